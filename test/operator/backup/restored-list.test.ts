@@ -1,0 +1,170 @@
+import { expect } from 'chai';
+import { readConfig } from '../../../src/lib/config/config.ts';
+import { parseArchiveName } from '../../../src/operator/backup/target/archive-name.ts';
+import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
+import type { Target } from '../../../src/operator/backup/target/target.ts';
+import { backupSettings } from '../../support/backup-settings.ts';
+import { createDedicatedServer } from '../../support/dedicated-server.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { useServerFolder } from '../../support/server-folder.ts';
+import { backUp, succeed } from '../../support/succeed.ts';
+import { use } from '../../support/use.ts';
+
+const newerRuns = 3;
+
+describe('the list of archives after a loss of rows', () => {
+  const server = use(createDedicatedServer);
+  const folder = useServerFolder('archives');
+  /** The settings of the recovery host, and those of a host without an identity. */
+  let recovery: Record<string, string>;
+  let timer: Record<string, string>;
+  let target: Target;
+
+  const on = (environment: Record<string, string>, ...args: string[]) =>
+    succeed(environment, 'tenant', args);
+  const namesIn = async (): Promise<string[]> =>
+    (await Array.fromAsync(target.list(''), ({ name }) => name)).filter(name =>
+      parseArchiveName(name),
+    );
+  const rows = async (state: string): Promise<string[]> =>
+    (
+      await server.control<{ name: string }>(
+        `select name from archives where state = '${state}' order by archived_at desc`,
+      )
+    ).map(({ name }) => name);
+  const guidOf = async (slug: string): Promise<string> =>
+    (await server.control<{ guid: string }>(`select guid from tenants where slug = '${slug}'`))[0]
+      ?.guid ?? '';
+  const write = async (slug: string): Promise<unknown> =>
+    server.sql(
+      `insert into currencies (code, name) select 'X' || count(*), 'X' from currencies`,
+      await server.databaseOf(slug),
+    );
+  const newestIn = (names: readonly string[], guid: string): string | undefined =>
+    names
+      .filter(name => name.includes(guid))
+      .sort()
+      .at(-1);
+  const countIn = async (database: string): Promise<number> =>
+    (
+      await server.sql<{ count: number }>('select count(*)::int as count from currencies', database)
+    )[0]?.count ?? 0;
+  /** Replaces the control database by a copy of an earlier time. */
+  const goBackTo = async (copy: string): Promise<void> => {
+    await server.sql('drop database office with (force)');
+    await server.sql(`create database office template ${copy}`);
+  };
+  const copyControl = async (copy: string): Promise<void> => {
+    await server.sql(
+      `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'office'`,
+    );
+    await server.sql(`create database ${copy} template office`);
+  };
+
+  before(async () => {
+    for (const slug of ['acme', 'globex']) await server.provision(slug);
+    recovery = { ...server.environment, ...(await backupSettings(folder)) };
+    const { BACKUP_IDENTITY_FILE: _, ...others } = recovery;
+    timer = others;
+    target = await openTarget(readConfig(recovery).backup);
+    await backUp(timer);
+  });
+
+  it('a control database from before newer archives lists them as unproved, within the run of no tenant, and a restore takes the newest whose code is right', async () => {
+    const [first = ''] = (await namesIn()).filter(name => name.includes('/control/'));
+    for (let run = 0; run < newerRuns; run++) {
+      await write('acme');
+      await on(timer, 'backup', 'run', '--all');
+    }
+    const newest = newestIn(await namesIn(), await guidOf('acme'));
+    await server.sql('drop database office with (force)');
+
+    await succeed(recovery, 'control', ['restore', '--archive', first]);
+
+    expect(await rows('complete')).to.include(first);
+    expect(await rows('writing')).to.deep.equal([]);
+    expect(await rows('unproved')).to.have.length(2 * newerRuns);
+    const before = await namesIn();
+    await on(timer, 'backup', 'init', '--take-over');
+    await on(timer, 'backup', 'prune');
+    expect(await namesIn(), 'no object that opens is removed').to.have.members(before);
+
+    const restored = JSON.parse(
+      await on(recovery, 'restore', 'acme', '--archive', 'latest', '--json'),
+    );
+    expect(restored.restoredFrom).to.equal(`archive ${newest}`);
+    expect(await countIn(restored.database)).to.equal(newerRuns);
+    expect(await rows('complete')).to.include(newest);
+  });
+
+  it('a drill opens unproved archives, and those that it proves count', async () => {
+    const unproved = await rows('unproved');
+    const tenants = unproved.filter(name => name.includes('/tenants/'));
+    expect(tenants).not.to.deep.equal([]);
+    await server.control(
+      `update archives set state = 'unproved', sha256 = null, unpacked_bytes = null
+        where name = (select max(name) from archives where tenant_guid = '${await guidOf('globex')}')`,
+    );
+
+    await on(recovery, 'backup', 'drill');
+
+    const proved = await server.control<{ name: string }>(
+      `select name from archives where state = 'complete' and proved_at is not null and tenant_guid = '${await guidOf('globex')}'`,
+    );
+    expect(proved).to.have.length(1);
+  });
+
+  it('backup recognise makes every archive of the lost time complete, and runs then prune them as others', async () => {
+    await on(recovery, 'backup', 'recognise');
+
+    expect(await rows('unproved')).to.deep.equal([]);
+    expect(await rows('complete')).to.have.members(await namesIn());
+    await on({ ...timer, BACKUP_KEEP: '1m' }, 'backup', 'prune');
+    expect(await namesIn()).to.have.length(3);
+    expect(await rows('complete')).to.have.members(await namesIn());
+  });
+
+  it('after a failover without its last run no archive is removed, doctor names what it does not know, and recognise counts it', async () => {
+    await copyControl('office_before');
+    await write('acme');
+    await on(timer, 'backup', 'run', '--all');
+    const lost = newestIn(await namesIn(), await guidOf('acme'));
+    const before = await namesIn();
+    await goBackTo('office_before');
+    const refused = await runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], timer);
+    expect(refused.stderr).to.include('backup init --take-over');
+
+    await on(timer, 'backup', 'init', '--take-over');
+    await on({ ...timer, BACKUP_KEEP: '1m' }, 'backup', 'run', '--all');
+
+    const unknown = before.filter(name => name === lost || name.includes('/control/'));
+    expect(await namesIn()).to.include(lost);
+    const { stdout } = await runCommand('scripts/tenant.ts', ['doctor', '--json'], timer);
+    const strays = JSON.parse(stdout).findings.filter(
+      ({ check }: { check: string }) => check === 'stray_objects',
+    );
+    expect(strays, unknown.join(' ')).to.have.length(2);
+
+    await on(recovery, 'backup', 'recognise', 'acme');
+    expect(await rows('complete')).to.include(lost);
+  });
+
+  it('after a control database was recovered in the middle of a run, the run after it removes no object that opens', async () => {
+    await write('acme');
+    await on(timer, 'backup', 'run', '--all');
+    const last = newestIn(await namesIn(), await guidOf('acme'));
+    // The state of the middle of that run, as a recovered server has it.
+    await server.control(
+      `update archives set state = 'writing', bytes = null, sha256 = null, unpacked_bytes = null where name = '${last}'`,
+    );
+    await succeed(timer, 'control', ['after-restore', '--yes']);
+    expect(await rows('unproved')).to.deep.equal([last]);
+
+    await on({ ...timer, BACKUP_KEEP: '1m' }, 'backup', 'run', '--all');
+
+    expect(await namesIn()).to.include(last);
+    await on(recovery, 'backup', 'recognise');
+    expect(await rows('complete')).to.include(last);
+    expect(await rows('unproved')).to.deep.equal([]);
+  });
+});
