@@ -1,4 +1,5 @@
 import { rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { readConfig } from '../../../src/lib/config/config.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
@@ -106,6 +107,23 @@ describe('console: recovery by the list of archives', () => {
     } finally {
       expect(await onRecoveryHost.stop()).to.equal(0);
       await rm(identityFile);
+    }
+  });
+
+  it('an object that no run has recorded stands apart, is no archive of a moment, and can be chosen in no form', async () => {
+    const stray = archive.replace('20260102T100000.000Z', '20260103T100000.000Z');
+    await writeFile(join(folder, stray), 'of somebody else');
+    try {
+      const { text } = await opened.get('/recovery/acme');
+      expect(text)
+        .to.match(/Objects that do not count.*unrecorded/s)
+        .and.include(stray);
+      expect(text).not.to.include(`archive=${encodeURIComponent(stray)}`);
+      const later = (await opened.get('/recovery/acme?at=2026-01-04T11:00')).text;
+      expect(later).to.include('The last archive before it is of 2026-01-02');
+      expect((await opened.get('/operations/restore?slug=acme')).text).not.to.include(stray);
+    } finally {
+      await rm(join(folder, stray));
     }
   });
 
