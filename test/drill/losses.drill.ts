@@ -174,7 +174,7 @@ describe('drill: the table of losses in the handbook', () => {
     await rm(target, { recursive: true });
     await mkdir(target);
     await recover('The target');
-    expect(await succeed('backup run --all')).to.match(/does not have the last archive of/);
+    expect(await succeed('backup run --all')).to.match(/does not have the newest archive of/);
     for (const command of ['backup run --all', 'backup verify']) await succeed(command);
   });
 

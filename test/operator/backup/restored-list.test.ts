@@ -1,3 +1,4 @@
+import { cp, rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { readConfig } from '../../../src/lib/config/config.ts';
 import { parseArchiveName } from '../../../src/operator/backup/target/archive-name.ts';
@@ -147,6 +148,25 @@ describe('the list of archives after a loss of rows', () => {
 
     await on(recovery, 'backup', 'recognise', 'acme');
     expect(await rows('complete')).to.include(lost);
+  });
+
+  it('a control database that is restored from a copy of its target under another path has the list there', async () => {
+    const moved = `${folder}-moved`;
+    const there = { ...recovery, BACKUP_TARGET: moved };
+    await on(timer, 'backup', 'run', '--all');
+    await cp(folder, moved, { recursive: true, preserveTimestamps: true });
+    await copyControl('office_elsewhere');
+    await server.sql('drop database office with (force)');
+
+    await succeed(there, 'control', ['restore']);
+
+    const targets = await server.control<{ target: string }>(
+      `select distinct target from archives where state = 'complete'`,
+    );
+    expect(targets).to.deep.equal([{ target: `folder ${moved}` }]);
+    await on(there, 'backup', 'drill');
+    await goBackTo('office_elsewhere');
+    await rm(moved, { recursive: true });
   });
 
   it('after a control database was recovered in the middle of a run, the run after it removes no object that opens', async () => {

@@ -398,6 +398,9 @@ describe('backup runs by the list of archives', () => {
     expect(row?.state, 'the archives are there').to.equal('succeeded');
     expect(row?.left).to.be.at.least(6);
 
+    const all = await runSmall(installation, bucket);
+    expect(all.notRemoved, 'all are kept, and so is what was not removed').to.deep.equal([]);
+
     s3.faultOf = () => undefined;
     const freed = await pruneArchives(installation, bucket, keep);
     expect(freed.notRemoved).to.deep.equal([]);

@@ -66,9 +66,7 @@ export async function drillArchives(
     const tenants = await em.fork().find(Tenant, {}, { populate: ['server'] });
     const chosen = await chooseTenants(control, target, tenants, count);
     if (chosen.length === 0) {
-      throw new OperatorError(
-        'There is no archive of a tenant. Make one: bin/backoffice backup run --all',
-      );
+      throw await noArchive(control, target);
     }
 
     for (const server of new Set(tenants.map(tenant => tenant.server))) {
@@ -82,6 +80,22 @@ export async function drillArchives(
       return drill.run(each);
     });
   });
+}
+
+/** Returns the error of a target in which nothing is recorded. */
+async function noArchive(control: Queryable, target: Target): Promise<OperatorError> {
+  const { rows } = await control.query<{ target: string }>(
+    `select backup_target as target from installation where backup_target <> $1`,
+    [target.description],
+  );
+  const [other] = rows;
+
+  return new OperatorError(
+    other
+      ? `No archive of a tenant is recorded in ${target.description}: runs write to ${other.target}. Set the BACKUP_TARGET that ` +
+          'they have, with the same path'
+      : 'There is no archive of a tenant. Make one: bin/backoffice backup run --all',
+  );
 }
 
 const endedText = 'The drill was ended early. What was proved until then stays proved';

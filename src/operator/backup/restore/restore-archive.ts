@@ -116,6 +116,11 @@ export async function restoreArchive<T>(
     const { archive, opened } = await openNewest(slug, found, keys, options);
     name = archive.name;
     onOpened(archive);
+    if (archive !== found.expected && found.later.includes(archive)) {
+      warn(
+        `${name} of ${slug} is newer than what was recorded, and its code is right: it is taken.`,
+      );
+    }
     if (keys.macKeys !== undefined && archive.row?.state !== 'complete') {
       await withConnection(controlUrl, control =>
         recogniseArchive(control, found.target, archive, opened),
