@@ -53,12 +53,16 @@ async function prepare(
     await warnOfFewConnections(installation, config, log);
     return { installation, demo: undefined };
   }
-  const demo = await provisionDemo(installation, config.dataDir);
+  const demo = await provisionDemo(installation, config.dataDir, log);
   return { installation: await withServiceLogin(installation, config), demo };
 }
 
 /** Provisions the demo tenant and migrates all tenants to head. */
-async function provisionDemo(installation: Installation, folder: string): Promise<DemoLogin> {
+async function provisionDemo(
+  installation: Installation,
+  folder: string,
+  log: Logger,
+): Promise<DemoLogin> {
   const manifest = await readManifest(
     fileURLToPath(new URL('../../../tenants/demo.json', import.meta.url)),
   );
@@ -69,7 +73,7 @@ async function provisionDemo(installation: Installation, folder: string): Promis
   );
 
   for (const { slug, error } of failed) {
-    console.error(`Tenant ${slug} could not be migrated: ${error}`);
+    log.error({ event: 'not_migrated', slug }, `the tenant could not be migrated: ${error}`);
   }
 
   return readDemoLogin(installation, passwords, provisioned, manifest.admin.email, folder);

@@ -40,7 +40,7 @@ were written, by their SHA-256. That they can be restored, only backup drill pro
     output.part(
       { archives: checks.length, faulty, bytes },
       () =>
-        `${countText(checks.length, 'archive')} compared by name, size and checksum of the target, not opened, ${faulty} faulty.`,
+        `${countText(checks.length, 'archive')} compared by size and SHA-256, not opened, ${faulty} faulty.`,
     );
 
     return faulty === 0;
