@@ -4,6 +4,7 @@ import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
 import type { Client } from '../../support/client.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
+import { stopCommand } from '../../support/stopped-command.ts';
 import { backUp, succeed } from '../../support/succeed.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { use } from '../../support/use.ts';
@@ -195,5 +196,28 @@ describe('numbers of records after a restore', () => {
     await run('restore', 'back', 'acme', '--yes');
 
     expect(await inAcme(draw)).to.deep.equal([{ text: '-3 2 7' }]);
+  });
+
+  it('records that are made during a swap, a killed one, the next one and the way back get different numbers', async () => {
+    const numbers: number[] = [];
+    let isOver = false;
+    const write = async (): Promise<void> => {
+      while (!isOver) {
+        numbers.push(await post(acme, 'Entities', { Name: 'Written', EntityType: 'customer' }));
+      }
+    };
+    const { database } = JSON.parse(await run('restore', 'acme', '--archive', 'latest'));
+    const swap = ['restore', 'swap', 'acme', '--database', database, '--yes'];
+    const writers = [write(), write(), write()];
+
+    const stopped = await stopCommand(world, swap);
+    await stopped.kill();
+    await run('restore', 'swap', 'acme', '--database', database, '--yes');
+    await run('restore', 'back', 'acme', '--yes');
+    isOver = true;
+    await Promise.all(writers);
+
+    expect(new Set(numbers).size).to.equal(numbers.length);
+    for (const number of numbers) expect(given.entities.has(number)).to.equal(false);
   });
 });
