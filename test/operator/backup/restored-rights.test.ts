@@ -91,7 +91,9 @@ describe('rights after a restore of the control database from an older archive',
          ('Reader', '{orders.read}'), ('Writer', '{orders.read,orders.write}'),
          ('Clerk', '{products.read,products.write}'), ('Chief', '{orders.read}')) as r (name, permissions)`,
     );
-    await server.control(`update tenants set features = '{legacyTokens,selfRegistration}'`);
+    await server.control(
+      `update tenants set features = '{legacyTokens,selfRegistration}', app_url = 'https://old.example'`,
+    );
     for (const [name, ...access] of [
       ['unchanged', 'Writer', 'Self', 1],
       ['demoted', 'Writer', 'All'],
@@ -137,6 +139,10 @@ describe('rights after a restore of the control database from an older archive',
     await change('corrected', `email = 'right@acme.test'`);
     await server.control(`update tenants set features = '{legacyTokens}' where slug = 'acme'`);
     await server.control(`update tenants set isolated = true where slug = 'globex'`);
+    await server.control(
+      `update tenants set app_url = 'https://new.example' where slug = 'acme';
+       update tenants set app_url = null where slug = 'globex'`,
+    );
     await tenant('backup', 'run', '--all');
     await server.sql('drop database office with (force)');
 
@@ -208,19 +214,21 @@ describe('rights after a restore of the control database from an older archive',
     expectLine('acme: corrected@acme.test: address was right@acme.test later: is disabled');
   });
 
-  it('a feature that was switched off later stays off, and a tenant that was isolated later is isolated', async () => {
-    const states = await server.control<{ slug: string; features: string; isolated: boolean }>(
-      `select slug, array_to_string(features, ' ') as features, isolated from tenants order by slug`,
+  it('a feature that was switched off later stays off, a tenant that was isolated later is isolated, and links in mails lead to the later address', async () => {
+    const states = await server.control(
+      `select slug, array_to_string(features, ' ') as features, isolated, app_url as url from tenants order by slug`,
     );
 
     expect(states).to.deep.equal([
-      { slug: 'acme', features: 'legacyTokens', isolated: false },
-      { slug: 'globex', features: 'legacyTokens selfRegistration', isolated: true },
+      { slug: 'acme', features: 'legacyTokens', isolated: false, url: 'https://new.example' },
+      { slug: 'globex', features: 'legacyTokens selfRegistration', isolated: true, url: null },
     ]);
     expectLine(
-      'acme: features were legacyTokens later, were restored as legacyTokens and selfRegistration: those of both are left',
+      'acme: features were legacyTokens later, were restored as legacyTokens and selfRegistration: those of both are left, links in its mails led to https://new.example later, and do so again',
     );
-    expectLine('globex: was isolated later, and is so again');
+    expectLine(
+      'globex: was isolated later, and is so again, links in its mails led to the address of the installation later, and do so again',
+    );
   });
 
   it('the report counts the people who were disabled', () => {

@@ -15,7 +15,7 @@ export interface LaterState {
   readonly purged: string;
   /** The rows of `tenant_slugs`, as JSON. */
   readonly slugs: string;
-  /** The features of tenants, and whether they are isolated, as JSON. */
+  /** The features of tenants, whether they are isolated, and their `app_url`, as JSON. */
   readonly tenants: string;
   /** The permissions of roles, as JSON. */
   readonly roles: string;
@@ -52,7 +52,7 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
             array(select guid::text from tenants where status = 'deleted') as deleted,
             (select coalesce(json_agg(p), '[]') from purged_tenants p)::text as purged,
             (select coalesce(json_agg(s), '[]') from tenant_slugs s)::text as slugs,
-            (select coalesce(json_agg(json_build_object('guid', guid, 'features', features, 'isolated', isolated)), '[]')
+            (select coalesce(json_agg(json_build_object('guid', guid, 'features', features, 'isolated', isolated, 'url', app_url)), '[]')
                from tenants)::text as tenants,
             (select coalesce(json_agg(json_build_object('tenant', t.guid, 'name', r.name, 'permissions', r.permissions)), '[]')
                from roles r join tenants t on t.id = r.tenant_id)::text as roles,
@@ -179,7 +179,9 @@ const slugOfNobody = (guid: string): string => `'s' || left(md5(${guid}::text), 
 
 /**
  * Narrows the rights of the restored state to those that the later one gives, too:
- *   - a tenant keeps the features of both, and is isolated if it is so in one of them;
+ *   - a tenant keeps the features of both, and is isolated if it is so in one of them; the links
+ *     in its mails, which have tokens, lead to the later address: the former one may be that of
+ *     somebody else;
  *   - a role keeps the permissions of both;
  *   - a password that was replaced later is none;
  *   - a person whose role, scope or entity differs gets the later ones where they are within the
@@ -192,9 +194,9 @@ async function narrowRights(client: pg.Client, later: LaterState): Promise<Reado
   await client.query(
     `update tenants t
         set features = array(select f from unnest(t.features) as f where f = any (l.features)),
-            isolated = t.isolated or l.isolated, updated_at = now()
+            isolated = t.isolated or l.isolated, app_url = l.url, updated_at = now()
        from ${laterTenants}
-      where t.guid = l.guid and (not t.features <@ l.features or l.isolated and not t.isolated)`,
+      where t.guid = l.guid and ${isTenantOther}`,
     [later.tenants],
   );
   await client.query(
@@ -239,10 +241,14 @@ async function narrowRights(client: pg.Client, later: LaterState): Promise<Reado
 
 /** SQL of the later tenants, roles and people, of which the first parameter is the JSON. */
 const laterTenants =
-  'json_to_recordset($1::json) as l (guid uuid, features text[], isolated boolean)';
+  'json_to_recordset($1::json) as l (guid uuid, features text[], isolated boolean, url text)';
 const laterRoles = 'json_to_recordset($1::json) as l (tenant uuid, name text, permissions text[])';
 const laterPeople = `json_to_recordset($1::json)
   as l (guid uuid, email text, role text, scope text, entity bigint, since timestamptz, password text)`;
+
+/** SQL: true for a tenant that the later state changes. */
+const isTenantOther = `
+  (not t.features <@ l.features or l.isolated and not t.isolated or t.app_url is distinct from l.url)`;
 
 /** SQL of the digest of a user's password. */
 const passwordDigest = `encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex')`;
@@ -253,9 +259,11 @@ async function tenantDifferences(client: pg.Client, later: LaterState): Promise<
               case when not t.features <@ l.features
                 then format('features were %s later, were restored as %s: those of both are left',
                             coalesce(nullif(array_to_string(l.features, ' and '), ''), 'none'), array_to_string(t.features, ' and ')) end,
-              case when l.isolated and not t.isolated then 'was isolated later, and is so again' end) as text
+              case when l.isolated and not t.isolated then 'was isolated later, and is so again' end,
+              case when t.app_url is distinct from l.url then format('links in its mails led to %s later, and do so again',
+                            coalesce(l.url, 'the address of the installation')) end) as text
        from ${laterTenants} join tenants t on t.guid = l.guid
-      where not t.features <@ l.features or l.isolated and not t.isolated order by t.slug`,
+      where ${isTenantOther} order by t.slug`,
     [later.tenants],
   );
   return rows.map(({ text }) => text);
