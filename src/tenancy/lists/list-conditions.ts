@@ -282,22 +282,25 @@ function prefixAlternatives({ field, values }: Filter, texts: SearchedTexts): Co
   ]);
 }
 
+/** The end of the letters that may have several capitals: above, each has one (tested). */
+const lastOfSeveral = 0x3000;
+
 /**
- * Letters beside those of `toUpperCase` and `toLowerCase` whose lower case in PostgreSQL is one
- * of these.
+ * The capitals of small letters, in the lower case of PostgreSQL, beside the one that
+ * `toUpperCase` returns: the sign of Kelvin (U+212A) is another capital of `k`.
  */
-const otherCapitals: Readonly<Record<string, string>> = {
-  i: 'İ',
-  k: '\u212a',
-  å: '\u212b',
-  θ: 'ϴ',
-  ω: '\u2126',
-  ß: 'ẞ',
-  ǆ: 'ǅ',
-  ǉ: 'ǈ',
-  ǌ: 'ǋ',
-  ǳ: 'ǲ',
-};
+const otherCapitals: ReadonlyMap<string, readonly string[]> = Map.groupBy(
+  Array.from({ length: lastOfSeveral }, (_, code) => String.fromCodePoint(code)).filter(
+    letter => smallOf(letter) !== letter && smallOf(letter).toUpperCase() !== letter,
+  ),
+  smallOf,
+);
+
+/** Returns the lower case of a letter. JavaScript would add a dot to that of `İ`. */
+function smallOf(letter: string): string {
+  return letter === 'İ' ? 'i' : letter.toLowerCase();
+}
+
 /** Letters whose spellings are sought by an index: up to nine spellings of the two. */
 const soughtLetters = 2;
 
@@ -305,9 +308,9 @@ const soughtLetters = 2;
 function spellingsOfBeginning(prefix: string): string[] {
   let beginnings = [''];
   for (const letter of [...prefix].slice(0, soughtLetters)) {
-    // JavaScript would add a dot to the lower case of `İ`.
-    const small = letter === 'İ' ? 'i' : letter.toLowerCase();
-    const spellings = [letter, small, small.toUpperCase(), otherCapitals[small] ?? letter].filter(
+    const small = smallOf(letter);
+    const others = otherCapitals.get(small) ?? [];
+    const spellings = [letter, small, small.toUpperCase(), ...others].filter(
       each => [...each].length === 1, // `ß` in capitals is another text in PostgreSQL
     );
     beginnings = beginnings.flatMap(beginning =>

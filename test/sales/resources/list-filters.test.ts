@@ -424,4 +424,33 @@ describe('filters of lists', () => {
     expect(far.body.errorCodes.offset).to.deep.equal([{ code: 'too_large', max: 10_000 }]);
     expectRefused(await admin.get(`${next}&offset=1`), 400, 'validation_failed', ['offset']);
   });
+
+  it('a prefix is found in every letter case, also by a letter that has several capitals', async () => {
+    const all = Array.from({ length: 0x1f000 }, (_, code) => String.fromCodePoint(code)).filter(
+      letter => /^\p{L}$/u.test(letter) && letter.normalize('NFC') === letter,
+    );
+    const capitals = await sql<{ capital: string; small: string }>(
+      world.acme,
+      `select l as capital, lower(l) as small from json_array_elements_text('${JSON.stringify(all)}') as l where lower(l) <> l`,
+    );
+    const irregular = capitals.filter(({ capital, small }) => small.toUpperCase() !== capital);
+    expect(irregular.length).to.be.within(25, 60);
+    const named = irregular.flatMap(({ capital, small }) => [`${capital}zz9`, `${small}zz9`]);
+    await sql(
+      world.acme,
+      `insert into entities (name, entity_type)
+       select distinct n, 'customer' from json_array_elements_text('${JSON.stringify(named)}') as n`,
+    );
+
+    for (const { capital, small } of irregular) {
+      for (const letter of [capital, small]) {
+        const prefix = encodeURIComponent(`${letter}zz`);
+        const { body } = await admin.get(
+          `/api/v1/Entities?filter[Name][prefix]=${prefix}&sort=Name`,
+        );
+        const names = body.map(({ Name }: { Name: string }) => Name);
+        expect(names, letter).to.include.members([`${capital}zz9`, `${small}zz9`]);
+      }
+    }
+  });
 });
