@@ -112,11 +112,14 @@ export async function healthSql(picked: string): Promise<string> {
     select tenant_id, 'warning', 'webhooks_waiting', '{}', waits_since, 0
       from webhooks where waits_since < now() - ${maxWaiting}
     union all
-    select t.id, 'error', 'archive_faulty', jsonb_build_object('fault', fault), archived_at, 0
+    select t.id, 'error', 'archive_faulty', jsonb_build_object('fault', a.fault), a.archived_at, 0
       from picked t join archives a on a.tenant_guid = guid
-     where a.target = (select backup_target from installation) and a.state = 'complete' and fault is not null
-       and not exists (select from archives newer where newer.target = a.target and newer.tenant_guid = a.tenant_guid
-                          and newer.state = 'complete' and newer.archived_at > a.archived_at)
+     cross join lateral (
+       select name from archives
+        where target = a.target and tenant_guid = a.tenant_guid and state = 'complete'
+        order by archived_at desc limit 1) newest
+     where a.target = (select backup_target from installation) and a.state = 'complete' and a.fault is not null
+       and a.name = newest.name
     union all
     select t.id, 'unchecked', 'unchecked', '{}', t.created_at, 0
       from picked t left join last on true where made_at is null or t.created_at > made_at),
