@@ -157,7 +157,8 @@ export async function restoreArchive<T>(
 
 /**
  * Opens the newest archive that can be used: first the objects that are later than the newest
- * complete archive, then that one, and with `takesEarlier` the earlier ones.
+ * complete archive, then that one. With `takesEarlier`, then the earlier ones, unless the newest
+ * complete one is there and damaged: an operator decides to lose what only that one has.
  * @throws {ArchiveFault} of the expected archive
  * @throws {OperatorError} when a later object cannot be used, unless `takesEarlier`
  */
@@ -181,7 +182,8 @@ async function openNewest(
       const isLater = archive !== expected && first.includes(archive);
       if (isLater && error.kind === 'missing') continue;
       if (!takesEarlier && isLater) throw laterFault(slug, archive, expected, error);
-      if (!takesEarlier) throw error;
+      const isDamaged = archive.row?.state === 'complete' && error.kind !== 'missing';
+      if (!takesEarlier || isDamaged) throw error;
       warn(`The archive ${archive.name} of ${slug} cannot be used: ${error.message}.`);
     }
   }
