@@ -149,7 +149,7 @@ async function addSecondServer(
 ): Promise<BenchServer & { leave(): Promise<void> }> {
   const name = 'second';
   const { url, leave } = await startEmbeddedPostgres(join(folder, name), { settings });
-  await addServer(installation, name, url, null, false);
+  await addServer(installation, name, url, {}, false);
   return { name, url, leave };
 }
 

@@ -48,6 +48,7 @@ create table servers (
   address text,
   identity text,
   capacity integer constraint servers_capacity_check check (capacity >= 0),
+  disk_gb integer constraint servers_disk_gb_check check (disk_gb > 0),
   created_at timestamptz not null default now()
 );
 comment on table servers is 'One PostgreSQL server that tenants are placed on.';
@@ -62,6 +63,8 @@ comment on column servers.identity is
   'its connections; null: not known yet';
 comment on column servers.capacity is
   'maximum of tenants that are placed there, unless an operator names the server; null: no limit';
+comment on column servers.disk_gb is
+  'size of its disk in GiB, as an operator has stated it; null: not stated';
 
 -- The server of the control database. Its prefix is the name of the control database, or a
 -- digest of a name that cannot be a prefix.

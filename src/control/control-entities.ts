@@ -24,6 +24,8 @@ const ServerSchema = defineEntity({
      * limit an explicit `--server`.
      */
     capacity: p.integer().nullable(),
+    /** The size of its disk in GiB, as an operator has stated it; null: not stated. */
+    diskGb: p.integer().nullable(),
     /**
      * The identity of the server that the URL leads to (`readServerIdentity`); null: not known
      * yet.

@@ -28,7 +28,7 @@ describe('drill: a standby', () => {
       createWorld({ WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted }),
       startEmbeddedPostgres(join(folder, 'primary')),
     ]);
-    await addServer(world.installation, 'second', primary.url, 100);
+    await addServer(world.installation, 'second', primary.url, { capacity: 100 });
   });
   after(async () => {
     await world.close();

@@ -18,7 +18,15 @@ export const lockSpaces = {
   backup: 727_112,
   /** The users and roles of a tenant. */
   people: 727_111,
+  /** The room of a server, while a command decides whether a copy may begin. */
+  room: 727_113,
 };
+
+/**
+ * The first number of the locks of the copies that are being made on a server is this number
+ * plus the id of the server; the second one is the size of the copy in megabytes.
+ */
+export const copiesSpace = 800_000;
 
 /**
  * Derives the second number of an advisory lock from a text: 31 bits, the same in every process
@@ -36,7 +44,7 @@ export function lockKey(text: string): number {
  * Waits for an advisory lock. The lock is held until the connection ends, also when this
  * process is killed.
  */
-export async function acquireLock(client: pg.Client, space: number, key: number): Promise<void> {
+export async function acquireLock(client: Queryable, space: number, key: number): Promise<void> {
   await client.query('select pg_advisory_lock($1, $2)', [space, key]);
 }
 

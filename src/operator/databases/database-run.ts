@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import type { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
@@ -49,7 +50,8 @@ import { HeldConnections } from './held-connections.ts';
 import { keepWebhooks } from './keep-webhooks.ts';
 import { LiveCopy } from './live-copy.ts';
 import { closeLost, unlessLost } from './lost-database.ts';
-import { RunPause, type RunPlan } from './run-plan.ts';
+import { reserveRoom } from './room.ts';
+import { type PlacedCopy, RunPause, type RunPlan } from './run-plan.ts';
 
 /** A function for each step, under its name. */
 type Steps = Readonly<Record<DatabaseStep, () => Promise<void>>>;
@@ -72,6 +74,7 @@ export class DatabaseRun implements Steps {
   readonly #connections = new HeldConnections();
   #copy: LiveCopy | undefined;
   #schema: CompleteSchema | undefined;
+  #releaseRoom: (() => Promise<void>) | undefined;
 
   /** @param control holds the lock of the tenant */
   constructor(
@@ -89,9 +92,10 @@ export class DatabaseRun implements Steps {
     this.target = plan.target;
   }
 
-  close(): Promise<void> {
+  async close(): Promise<void> {
     this.pause.stopTimer();
-    return this.#connections.close();
+    await this.#releaseRoom?.().catch(() => {}); // the lock ends with its connection
+    await this.#connections.close();
   }
 
   // The steps. `DatabaseStep` describes each of them.
@@ -111,7 +115,9 @@ export class DatabaseRun implements Steps {
   }
 
   async reserve(): Promise<void> {
-    const { server, origin } = required(this.#plan.placement);
+    const { server, origin, copy } = required(this.#plan.placement);
+    if (copy) await this.#reserveRoom(server, copy);
+
     const reservation = { server, origin, epoch: this.#run.epoch };
     this.target = await reserveDatabase(
       this.#control,
@@ -297,6 +303,12 @@ export class DatabaseRun implements Steps {
   }
 
   // Parts that several steps have in common.
+
+  async #reserveRoom(server: Server, { bytes, warn }: PlacedCopy): Promise<void> {
+    const adminUrl = this.#installation.servers.adminUrl(server);
+    const copy = { server, adminUrl, of: this.#tenant.slug, bytes };
+    this.#releaseRoom = await reserveRoom(this.#control, copy, warn);
+  }
 
   async #copyCurrent() {
     const current = this.#present();

@@ -31,6 +31,8 @@ export interface EarlierData {
   readonly description: string;
   /** The last migration that the data has. */
   readonly schemaVersion: string;
+  /** The size that a database with the data has, about. */
+  readonly bytes: number;
   /**
    * Writes all rows into a database of that version in one transaction, and compares the
    * written rows.

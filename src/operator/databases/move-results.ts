@@ -71,8 +71,9 @@ export function moveRequest({
  * Returns the observers of a run, which show its steps, and interrupt it where no request
  * waits.
  */
-export function observeRun({ progress, signal }: Context): RunObservers {
+export function observeRun({ progress, signal, output }: Context): RunObservers {
   return {
+    warn: text => output.warn(text),
     guard: createFenceGuard(),
     signal,
     onStep: (slug, step) => progress.step(`${slug}: ${step}`),

@@ -14,6 +14,7 @@ import { named, readForeignObjects, readHoldings, rowsLeft } from './foreign-obj
 import { readStored } from './list-databases.ts';
 import { requireNoneNewer } from './newer-database.ts';
 import { retreatIfFenced } from './retreat-tenant.ts';
+import { readBytes } from './room.ts';
 import { type RunObservers, type RunResult, runDatabases } from './run-databases.ts';
 import { withTenant } from './with-tenant.ts';
 
@@ -83,7 +84,13 @@ export async function moveTenant(
     const server = await requireMoveTarget(installation, found, to);
     await requireNothingLeft(installation, control, tenant, leaveSchemas);
 
-    const placement = { server, origin: `${isBack ? backFrom : 'move from'} ${found.server.name}` };
+    const placement = {
+      server,
+      origin: `${isBack ? backFrom : 'move from'} ${found.server.name}`,
+      copy: {
+        bytes: await readBytes(installation.servers.adminUrl(found.server, found.databaseName)),
+      },
+    };
     const plan = {
       placement,
       keptBy: 'move',

@@ -16,6 +16,7 @@ import {
 import type { MovePlan } from './plan-move.ts';
 import type { Choice } from './prune-databases.ts';
 import { prunedText } from './pruned-text.ts';
+import { roomText } from './room.ts';
 
 const move = defineOperation({
   name: 'move',
@@ -108,11 +109,12 @@ function steadyText({ slug, from, to, leaves, withoutIndexes }: MovePlan): strin
 }
 
 /** Formats a plan. What somebody else has made in the database stands below it. */
-function movePlanText({ leaves, withoutIndexes, others, ...plan }: MovePlan): string {
+function movePlanText({ leaves, withoutIndexes, others, room, ...plan }: MovePlan): string {
   const { slug, from, to, bytes, aheadBytes, maxPauseMs, sessions } = plan;
   const lines = [
     `${slug} would move from ${from} to ${to}: ${sizeText(bytes)}, of which ${sizeText(aheadBytes)} of logs are copied before its requests wait.`,
     `Its requests would wait for ${maxPauseMs} ms if every other table changed during the first copy. Open sessions in its database: ${sessions}.`,
+    room ? roomText(room) : '',
     others.length > 0
       ? `Connected to it: ${others.join(', ')}. Everything is copied again while requests wait, ` +
         'unless --end-sessions.'

@@ -6,6 +6,7 @@ import { identityTables, listDataTables } from '../schema/tenant-tables.ts';
 import { findNumberedTables } from './copy-ahead.ts';
 import { fenceMs } from './live-copy.ts';
 import { type MovedObjects, requireMoveTarget, requireNothingLeft } from './move-tenant.ts';
+import { type CopyRoom, planRoom } from './room.ts';
 
 /** The speed that a plan assumes. A move itself estimates by the time of its first copy. */
 const bytesPerMs = 10_000;
@@ -31,6 +32,7 @@ export interface MovePlan extends MovedObjects {
    * fence.
    */
   others: readonly string[];
+  room: CopyRoom | null;
 }
 
 /**
@@ -44,8 +46,9 @@ export async function planMove(
   leaveSchemas = false,
 ): Promise<MovePlan> {
   const tenant = await findTenant(installation, slug);
-  await requireMoveTarget(installation, tenant, to);
+  const server = await requireMoveTarget(installation, tenant, to);
   const objects = await planLeftObjects(installation, slug, leaveSchemas);
+  const room = await planRoom(installation, tenant, server);
   const url = installation.servers.adminUrl(tenant.server, tenant.databaseName);
 
   return withConnection(url, async client => {
@@ -79,6 +82,7 @@ export async function planMove(
       maxPauseMs: Math.round(fenceMs + Number(others) / bytesPerMs),
       sessions,
       others: sessionsOfOthers.map(sessionText),
+      room,
       ...objects,
     };
   });

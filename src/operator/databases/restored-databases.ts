@@ -56,6 +56,11 @@ export async function restoreDatabase(
       origin: data.description,
       version: data.schemaVersion,
       fill: fillWith(installation, data),
+      // A tenant without a database has nothing to lose, and nobody may be there to make room.
+      copy: {
+        bytes: data.bytes,
+        warn: goal === 'replace' ? (observers.warn ?? ignore) : undefined,
+      },
     };
 
     const plan = { placement, keptBy: 'lost' } as const;
@@ -65,6 +70,8 @@ export async function restoreDatabase(
     return target;
   });
 }
+
+function ignore(): void {}
 
 /**
  * @throws {OperatorError} when a tenant is provisioned or purged, has the database that is to

@@ -39,6 +39,8 @@ export interface RunObservers {
   signal?: AbortSignal | undefined;
   /** Puts the tenant back into service if this process dies behind the fence. */
   guard?: FenceGuard | undefined;
+  /** Takes a sentence for the operator, when the run goes on all the same. */
+  warn?: ((text: string) => void) | undefined;
 }
 
 /** The outcome of a run. */

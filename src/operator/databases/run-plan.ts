@@ -13,6 +13,16 @@ interface Placement {
    * served meanwhile.
    */
   readonly fill?: Fill;
+  /** The copy that fills it; undefined: rows of this command, such as those of a manifest. */
+  readonly copy?: PlacedCopy | undefined;
+}
+
+/** The size of a copy, for the room of its server. */
+export interface PlacedCopy {
+  /** The size of the database with the copy, about. */
+  readonly bytes: number;
+  /** Takes a sentence if there is no room, and the copy is made; undefined: it is refused. */
+  readonly warn?: ((text: string) => void) | undefined;
 }
 
 /** The options of a run, beside its goal. */

@@ -5,6 +5,7 @@ import { connectFailure } from '../../lib/log/postgres-causes.ts';
 import { catalogQuerySettings, withConnection } from '../../lib/postgres/connection.ts';
 import { requireOwnSession, SharedSessionError } from '../../lib/postgres/session-probe.ts';
 import { errorText } from '../command/texts.ts';
+import { readOwnDisk } from '../databases/room.ts';
 import { createEarlierComparison, createSchemaComparison } from '../schema/schema-comparison.ts';
 import { serviceLoginOf } from '../schema/service-login.ts';
 import { headFingerprint, migrationsDigest, newerDigests } from '../schema/template.ts';
@@ -75,7 +76,7 @@ export async function checkServer(
     ]);
     const own = { databases: [...recorded], isControl: server.adminUrl === null };
 
-    const { facts, settings, others, ending } = await withConnection(
+    const { facts, settings, others, isRoomKnown, ending } = await withConnection(
       adminUrl,
       async client => {
         const facts = await readServerFacts(client, server.prefix);
@@ -85,6 +86,7 @@ export async function checkServer(
           facts,
           settings: await readServerSettings(client),
           others: await readOthers(client, own),
+          isRoomKnown: server.diskGb !== null || (await readOwnDisk(client)) !== undefined,
           ending: await readEndingLogins(client, logins),
         };
       },
@@ -126,6 +128,7 @@ export async function checkServer(
     const settingFindings = [
       ...checkServerSettings(settings, connectionBudget),
       ...checkOthers(others, settings.connections, connectionBudget),
+      ...(isRoomKnown ? [] : [unknownRoom(server)]),
     ].map(each => toFinding(server.name, withinRights(each, facts)));
 
     const { databases, archivedAt, archiveFails, receivers, lagBytes } = settings;
@@ -268,6 +271,19 @@ function otherUrl({ name, adminUrl }: Server): string {
   return adminUrl === null
     ? ', or correct DATABASE_URL.'
     : `, or give another URL of it: bin/backoffice server add ${name}`;
+}
+
+/**
+ * Asks for the size of a disk that no command can see. Without it, a copy of a database may
+ * fill the disk, and the server stops for all of its tenants.
+ */
+function unknownRoom({ name }: Server): Report {
+  return {
+    check: 'unknown_room',
+    problem:
+      'the size of its disk is not known, so no copy of a database is compared with its room',
+    remedy: `State it: bin/backoffice server set ${name} --disk-gb GIB`,
+  };
 }
 
 /** Finds a pooler in transaction or statement mode between this process and a server. */

@@ -116,6 +116,7 @@ export const warnings = [
   'control_text_order',
   'wal_not_archived',
   'few_connections',
+  'unknown_room',
   'login_ends',
   'read_only',
   'old_transaction_ids',

@@ -9,6 +9,8 @@ interface ServerSummary {
   prefix: string;
   tenants: number;
   capacity: number | null;
+  /** The size of its disk in GiB, as an operator has stated it; null: not stated. */
+  diskGb: number | null;
 }
 
 /**
@@ -20,7 +22,7 @@ export const storedIdentity = (row: string): string =>
 /** Returns all servers, in the order in which they were added. */
 export async function listServers({ statements }: ControlStatements): Promise<ServerSummary[]> {
   return statements.execute(
-    `select s.name, s.prefix, count(t.id)::int as tenants, s.capacity
+    `select s.name, s.prefix, count(t.id)::int as tenants, s.capacity, s.disk_gb as "diskGb"
        from servers s left join tenants t on t.server_id = s.id group by s.id order by s.id`,
   );
 }
@@ -64,28 +66,38 @@ export async function bytesByServer({
   return new Map(rows.map(({ name, ...measured }) => [name, measured]));
 }
 
+/** What an operator states about a server; undefined: it stays as it is. */
+export interface StatedServer {
+  /** The maximum number of tenants that are placed there automatically; null: no limit. */
+  readonly capacity?: number | null | undefined;
+  /** The size of its disk in GiB; null: not stated. */
+  readonly diskGb?: number | null | undefined;
+}
+
 /**
- * Sets the maximum number of tenants that are placed on a server automatically; null for no
- * limit. Tenants that are there already stay.
+ * Changes what is stated about a server. Tenants that are there already stay.
  * @param isDryRun true to change nothing
- * @returns the number before
+ * @returns the statements before
  * @throws {OperatorError} when there is no server with this name
  */
-export async function setCapacity(
+export async function setServer(
   reader: ControlStatements,
   name: string,
-  capacity: number | null,
+  stated: StatedServer,
   isDryRun: boolean,
-): Promise<number | null> {
+): Promise<Pick<ServerSummary, 'capacity' | 'diskGb'>> {
   const server = (await listServers(reader)).find(each => each.name === name);
   if (!server) throw noSuchServer(name);
+
+  const { capacity = server.capacity, diskGb = server.diskGb } = stated;
   if (!isDryRun) {
-    await reader.statements.execute('update servers set capacity = ? where name = ?', [
+    await reader.statements.execute('update servers set capacity = ?, disk_gb = ? where name = ?', [
       capacity,
+      diskGb,
       name,
     ]);
   }
-  return server.capacity;
+  return { capacity: server.capacity, diskGb: server.diskGb };
 }
 
 export function noSuchServer(name: string): OperatorError {

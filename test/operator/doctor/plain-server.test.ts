@@ -35,6 +35,8 @@ describe('doctor with a login that is no superuser', () => {
       '--admin-email',
       'a@acme.test',
     ]);
+    // Its login may not ask where the data folder is, so nobody sees the disk.
+    await succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gb', '1000']);
   });
 
   async function doctor(exitCode: number, ...args: string[]): Promise<Finding[]> {
@@ -61,6 +63,20 @@ describe('doctor with a login that is no superuser', () => {
     await server.sql('create database cloudsqladmin');
     await server.sql('create database azure_sys');
 
+    expect(await doctor(0)).to.deep.equal([]);
+  });
+
+  it('doctor asks for the size of a disk that its login cannot see, and the command that it names states it', async () => {
+    const set = (size: string) =>
+      succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gb', size]);
+    await set('none');
+
+    const [asked, ...others] = await doctor(0);
+    await set('1000');
+
+    expect(others).to.deep.equal([]);
+    expect(asked).to.include({ check: 'unknown_room', severity: 'warning' });
+    expect(asked?.remedy).to.equal('State it: bin/backoffice server set default --disk-gb GIB');
     expect(await doctor(0)).to.deep.equal([]);
   });
 
@@ -122,7 +138,12 @@ describe('doctor with a login that is no superuser', () => {
         await far.sql(`create role ${user} login createdb createrole password 'secret';
                        grant connect on database postgres to ${user}`);
       }
-      await succeed(environment, 'tenant', ['server', 'add', 'far'], login('operator'));
+      await succeed(
+        environment,
+        'tenant',
+        ['server', 'add', 'far', '--disk-gb', '1000'],
+        login('operator'),
+      );
       const args = ['--name', 'Far', '--admin-email', 'a@far.test', '--server', 'far'];
       await succeed(environment, 'tenant', ['provision', 'far', ...args]);
       await succeed(environment, 'tenant', ['server', 'add', 'far'], login('successor'));

@@ -9,6 +9,7 @@ import { errorText } from '../../command/texts.ts';
 import { createAtVersion } from '../../databases/create-database.ts';
 import { fillWith, requireKnownVersion } from '../../databases/fill-database.ts';
 import { namesUnlessAway, readForeignObjects } from '../../databases/foreign-objects.ts';
+import { reserveRoom } from '../../databases/room.ts';
 import { dropOwned } from '../../schema/owned-databases.ts';
 import { headFingerprint } from '../../schema/template.ts';
 import { countRows } from '../archive/archive-documents.ts';
@@ -201,16 +202,23 @@ class Drill {
     return rows.find(mayBeDrilled);
   }
 
-  async #restore({ server }: Tenant, data: ReturnType<typeof archivedData>): Promise<void> {
+  async #restore({ slug, server }: Tenant, data: ReturnType<typeof archivedData>): Promise<void> {
     const adminUrl = this.#installation.servers.adminUrl(server);
     const fill = fillWith(this.#installation, data);
 
     // Reads the template, unless its objects are stored already, while few connections of the
     // command are open (`maxNested`).
     await headFingerprint(this.#installation.control, server, adminUrl);
-    await withScratchDatabase(server, adminUrl, data.schemaVersion, database =>
-      fill({ server, database }),
-    );
+
+    const copy = { server, adminUrl, of: slug, bytes: data.bytes };
+    const release = await reserveRoom(this.#control, copy);
+    try {
+      await withScratchDatabase(server, adminUrl, data.schemaVersion, database =>
+        fill({ server, database }),
+      );
+    } finally {
+      await release();
+    }
   }
 
   async #record(name: string, fault: string | null): Promise<void> {

@@ -3,6 +3,7 @@ import { defineOperation } from '../../command/operation.ts';
 import { argument, option, optionList } from '../../command/operation-fields.ts';
 import { fieldsText } from '../../command/text-table.ts';
 import type { EarlierData } from '../../databases/fill-database.ts';
+import { roomText } from '../../databases/room.ts';
 import { readTenant } from '../../records/read-tenants.ts';
 import { findTenant } from '../../records/tenants.ts';
 import {
@@ -58,7 +59,8 @@ const clone = defineOperation({
       document: { ...plan, state: 'planned' },
       text: () =>
         `${newSlug} would be added on ${plan.server}, as a copy of ${slug}, isolated. ${openText(plan.logins)}` +
-        (plan.leaves.length > 0 ? ` It would not have: ${plan.leaves.join(', ')}.` : ''),
+        (plan.leaves.length > 0 ? ` It would not have: ${plan.leaves.join(', ')}.` : '') +
+        (plan.room ? ` ${roomText(plan.room)}` : ''),
     };
   },
   async run(

@@ -18,6 +18,7 @@ import { beginOwnFeed } from '../../databases/database-stamp.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from '../../databases/fill-database.ts';
 import { copyTables } from '../../databases/fill-tables.ts';
 import { readForeignObjects, rowsLeft } from '../../databases/foreign-objects.ts';
+import { type CopyRoom, checkRoom, planRoom, readBytes } from '../../databases/room.ts';
 import { copyFrom, requireNotPurging } from '../../records/purging.ts';
 import { tenantExists } from '../../records/read-tenants.ts';
 import { requireFreeSlug } from '../../records/tenant-slugs.ts';
@@ -64,11 +65,19 @@ export async function cloneTenant(
   if (data) await requireKnownVersion(data.schemaVersion);
   const { tenant, created } = await copyFrom(installation, source, newSlug, async () => {
     const copied = data ?? (await presentData(installation, source));
+    await checkRoom(installation, {
+      server: source.server,
+      adminUrl: installation.servers.adminUrl(source.server),
+      of: slug,
+      bytes: copied.bytes,
+    });
+
     return provision(installation, passwords, manifest, {
       first: {
         logins: [],
         populate: clone => populate(installation, source, clone, { data: copied, open }),
         isIsolated: true,
+        copy: { bytes: copied.bytes },
         version: data?.schemaVersion,
       },
     });
@@ -96,7 +105,15 @@ export async function planClone(
   else await requireFreeSlug(installation, newSlug);
   const open = await requireActiveUsers(installation, source, logins);
   const leaves = await readLeft(installation, source);
-  return { slug: newSlug, of: slug, server: server ?? source.server.name, logins: open, leaves };
+  const room = await planRoom(installation, source, source.server);
+  return {
+    slug: newSlug,
+    of: slug,
+    server: server ?? source.server.name,
+    logins: open,
+    leaves,
+    room,
+  };
 }
 
 interface ClonePlan {
@@ -106,6 +123,7 @@ interface ClonePlan {
   /** The addresses of the users who may log in; all others are disabled. */
   readonly logins: readonly string[];
   readonly leaves: readonly string[];
+  readonly room: CopyRoom | null;
 }
 
 /**
@@ -204,6 +222,7 @@ async function presentData(installation: Installation, source: Tenant): Promise<
   return {
     description: 'the present data',
     schemaVersion: await tenantHead(),
+    bytes: await readBytes(installation.servers.adminUrl(server, databaseName)),
     fill: target =>
       withConnection(
         installation.servers.adminUrl(server, databaseName),

@@ -10,6 +10,7 @@ import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { lockKey, lockSpaces, withLock } from '../../../lib/postgres/advisory-locks.ts';
 import type { DatabaseAddress } from '../../databases/database-store.ts';
 import { runDatabases } from '../../databases/run-databases.ts';
+import type { PlacedCopy } from '../../databases/run-plan.ts';
 import { lockTenant } from '../../databases/with-tenant.ts';
 import { addSigningKey } from '../../records/keys.ts';
 import { requireNotPurging } from '../../records/purging.ts';
@@ -45,6 +46,8 @@ interface FirstData {
   populate(tenant: Tenant): Promise<void>;
   /** True: the tenant sends no mail, and its legacy clients get no access. */
   readonly isIsolated?: boolean;
+  /** The copy of another tenant that `populate` makes; undefined: it makes none. */
+  readonly copy?: PlacedCopy;
   /**
    * The last migration that the database gets before it is filled; undefined: that of this
    * build.
@@ -246,6 +249,7 @@ async function makeDatabase(
     server: tenant.server,
     origin: 'template',
     version: first.version,
+    copy: first.copy,
     fill: ({ server, database }: DatabaseAddress) =>
       first.populate(Object.assign(tenant, { server, databaseName: database })),
   };

@@ -10,6 +10,7 @@ import { SessionClient } from '../../../lib/postgres/session-client.ts';
 import { closedStamp } from '../../databases/database-stamp.ts';
 import type { EarlierData } from '../../databases/fill-database.ts';
 import { copyTables } from '../../databases/fill-tables.ts';
+import { readOwnBytes } from '../../databases/room.ts';
 import { readSchemaState } from '../../schema/schema-steps.ts';
 import { inSnapshot } from '../../schema/snapshot.ts';
 import { canonicalTextSettings, identityTables } from '../../schema/tenant-tables.ts';
@@ -19,7 +20,7 @@ interface RecoveredOptions {
   readonly url: string;
   /** The names that the database may have there. */
   readonly names: readonly string[];
-  /** The time to which the server was recovered, in the form of PostgreSQL, if that is known. */
+  /** The time to which the server was recovered, in the form of PostgreSQL, if it is known. */
   readonly until?: string | undefined;
   /** Called at the beginning of each step, with its name. */
   readonly onStep: (step: string) => void;
@@ -49,6 +50,7 @@ export async function restoreRecovered<T>(
     return restore({
       description: `recovered ${database}, last change ${lastChange ?? 'unknown'}`,
       schemaVersion: applied.at(-1) ?? '',
+      bytes: await readOwnBytes(from),
       fill: target => copyTables(from, target, identityTables),
     });
   });

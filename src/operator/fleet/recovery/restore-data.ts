@@ -19,7 +19,7 @@ export const fromField = optionalSecret(
 );
 
 /**
- * The field of a command that names the time to which its recovered server was recovered, to the
+ * The field of a command that names the time to which its server was recovered, to the
  * microsecond.
  */
 export const untilField = option(

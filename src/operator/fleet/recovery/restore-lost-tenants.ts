@@ -69,7 +69,7 @@ export async function restoreLostTenants(
         archive = opened;
       };
       return restoreArchive(installation, tenant, found, { ...options, onOpened }, data =>
-        restoreDatabase(installation, tenant.slug, data, 'replace'),
+        restoreDatabase(installation, tenant.slug, data, 'replace', { warn: options.warn }),
       );
     });
 

@@ -139,6 +139,8 @@ async function planOne({ slug, ...moment }: OneTenant, installation: Installatio
     onStep: () => {},
     warn: () => {},
   });
+  const { planRoom, roomText } = await import('../../databases/room.ts');
+  const room = await planRoom(installation, source, source.server, { mayBeShort: moment.lost });
   const { readLimitedUsers, withLaterEntity, withoutEntityText } = await import(
     '../../databases/users-without-entity.ts'
   );
@@ -149,9 +151,10 @@ async function planOne({ slug, ...moment }: OneTenant, installation: Installatio
   const place = moment.lost ? 'in place of its lost database' : 'beside its present data';
 
   return {
-    document: { slug, restoredFrom, lost: moment.lost, withoutEntity, state: 'planned' },
+    document: { slug, restoredFrom, lost: moment.lost, withoutEntity, room, state: 'planned' },
     text: () =>
-      `${slug} would get data ${place}, from ${restoredFrom}.${withoutEntityText(withoutEntity)}`,
+      `${slug} would get data ${place}, from ${restoredFrom}.${withoutEntityText(withoutEntity)}` +
+      (room ? ` ${roomText(room)}` : ''),
   };
 }
 

@@ -8,14 +8,14 @@ import { withConnection } from '../../../lib/postgres/connection.ts';
 import { readServerIdentity, serverAddress } from '../../../lib/postgres/server-address.ts';
 import { closedStamp } from '../../databases/database-stamp.ts';
 import { parseServerUrl } from '../../records/parse-server-url.ts';
-import { storedIdentity } from '../../records/read-servers.ts';
+import { type StatedServer, storedIdentity } from '../../records/read-servers.ts';
 import { newDatabaseOptions } from '../../records/text-order.ts';
 import { requireUsableServer } from '../../records/usable-server.ts';
 import { readSchemaState } from '../../schema/schema-steps.ts';
 
 /**
  * Adds a server that tenants can be placed on, or changes the URL of the same server, such as
- * its password. Its capacity then stays, unless one is given.
+ * its password. What is stated about it then stays, unless it is stated anew.
  *
  * A server is known by what is in it, because its system identifier changes with `pg_upgrade`
  * and with a restore of a dump: it is the same one if its identifier is the stored one, if it
@@ -23,8 +23,7 @@ import { readSchemaState } from '../../schema/schema-steps.ts';
  * the stored address. The identifier is stored anew each time.
  * @param urlText URL of any database on the server, with a login that may create databases and
  *   roles
- * @param capacity maximum number of tenants that are placed there automatically; null for no
- *   limit
+ * @param stated what the operator states about it; without a capacity, it has no limit
  * @param isDryRun true to check the server and its name, and to change nothing
  * @returns true if the server was there already
  * @throws {OperatorError} when the server cannot be used, has another name already, or the name
@@ -34,7 +33,7 @@ export async function addServer(
   installation: Installation,
   name: string,
   urlText: string,
-  capacity: number | null,
+  { capacity, diskGb }: StatedServer,
   isDryRun = false,
 ): Promise<boolean> {
   const { control, secrets } = installation;
@@ -82,7 +81,8 @@ export async function addServer(
     em.assign(existing, {
       ...location,
       identity: identity ?? null,
-      ...(capacity !== null && { capacity }),
+      ...(capacity !== undefined && { capacity }),
+      ...(diskGb !== undefined && { diskGb }),
     });
     await em.flush();
     return true;
@@ -95,7 +95,8 @@ export async function addServer(
   await em.insert(Server, {
     name,
     prefix,
-    capacity,
+    capacity: capacity ?? null,
+    diskGb: diskGb ?? null,
     identity: identity ?? null,
     ...location,
   });

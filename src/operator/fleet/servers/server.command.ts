@@ -2,13 +2,7 @@ import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { defineChange } from '../../command/define-change.ts';
 import { defineList } from '../../command/define-list.ts';
 import { defineOperation } from '../../command/operation.ts';
-import {
-  amount,
-  argument,
-  option,
-  requiredOption,
-  secret,
-} from '../../command/operation-fields.ts';
+import { amount, argument, option, parsePositive, secret } from '../../command/operation-fields.ts';
 import { tableText } from '../../command/text-table.ts';
 import { countText } from '../../command/texts.ts';
 import {
@@ -21,11 +15,15 @@ import {
 import type { PlannedDrain } from './drain-server.ts';
 import { removeServerOperation } from './server-remove.command.ts';
 
+const diskDescription =
+  'size of the disk of the server, with which every copy of a database is compared';
+const diskField = { label: 'Size of its disk', isAdvanced: true };
+
 const add = defineChange({
   name: 'server add',
   help: {
     description: 'add a PostgreSQL server, or change its URL',
-    examples: ['server add second --capacity 500 < url-file'],
+    examples: ['server add second --capacity 500 --disk-gb 200 < url-file'],
   },
   fields: {
     name: argument('text', { label: 'Name of the server' }),
@@ -33,17 +31,18 @@ const add = defineChange({
       parse: parseCapacity,
       otherwise: 'no limit',
     }),
+    diskGb: amount('GiB', diskDescription, { ...diskField, parse: parsePositive }),
     url: secret('url', 'postgresql:// URL of the server'),
   },
   effect: 'changes',
-  async change({ name, capacity = null, url: text }, { installation, output }, isDryRun) {
+  async change({ name, url: text, ...stated }, { installation, output }, isDryRun) {
     const { addServer } = await import('./add-server.ts');
     const { unverifiedHost, unverifiedText } = await import(
       '../../../lib/postgres/unverified-host.ts'
     );
 
     const url = text.trim();
-    const wasThere = await addServer(installation, name, url, capacity, isDryRun);
+    const wasThere = await addServer(installation, name, url, stated, isDryRun);
 
     const host = unverifiedHost(url);
     if (host !== undefined) {
@@ -54,7 +53,7 @@ const add = defineChange({
     }
 
     return {
-      document: { name, capacity },
+      document: { name, capacity: stated.capacity ?? null, diskGb: stated.diskGb ?? null },
       facts: { isThere: wasThere },
       plan: wasThere
         ? `The URL of ${name} would be changed.`
@@ -76,7 +75,11 @@ const list = defineList({
     const { listServers } = await import('../../records/read-servers.ts');
     return listServers(installation);
   },
-  row: ({ capacity, ...rest }) => ({ ...rest, capacity: capacity ?? 'no limit' }),
+  row: ({ capacity, diskGb, ...rest }) => ({
+    ...rest,
+    capacity: capacity ?? 'no limit',
+    'disk, GiB': diskGb,
+  }),
   nameOf: ({ name }) => name,
   empty: 'There is no server.',
 });
@@ -84,28 +87,65 @@ const list = defineList({
 const set = defineChange({
   name: 'server set',
   help: {
-    description: 'change the number of tenants that are placed on a server automatically',
-    examples: ['server set second --capacity 500', 'server set second --capacity none'],
+    description:
+      'change how many tenants are placed on a server automatically, or the stated size of its disk',
+    examples: [
+      'server set second --capacity 500',
+      'server set second --capacity none',
+      'server set second --disk-gb 200',
+    ],
   },
   fields: {
     name: argument('server', { label: 'Server' }),
-    capacity: requiredOption('<tenants>', 'maximum number of tenants, or none for no limit', {
+    capacity: option('<tenants>', 'maximum number of tenants, or none for no limit', {
       kind: 'text',
       unit: 'tenants',
-      parse: parseCapacityOrNone,
+      parse: parseNumberOrNone(parseCapacity),
+    }),
+    diskGb: option('<GiB>', `${diskDescription}, or none for not stated`, {
+      ...diskField,
+      kind: 'text',
+      unit: 'GiB',
+      parse: parseNumberOrNone(parsePositive),
     }),
   },
   effect: 'changes',
   handling: { control: 'rows' },
   async change({ name, ...values }, { installation }, isDryRun) {
-    const { setCapacity } = await import('../../records/read-servers.ts');
-    const capacity = values.capacity === 'none' ? null : values.capacity;
-    const before = await setCapacity(installation, name, capacity, isDryRun);
+    const { setServer } = await import('../../records/read-servers.ts');
+    const stated = {
+      capacity: values.capacity === 'none' ? null : values.capacity,
+      diskGb: values.diskGb === 'none' ? null : values.diskGb,
+    };
+    const { capacity, diskGb } = stated;
+    if (capacity === undefined && diskGb === undefined) {
+      throw new OperatorError('Give --capacity, --disk-gb, or both', { usage: true });
+    }
+
+    const before = await setServer(installation, name, stated, isDryRun);
+
+    const lines = [
+      capacity !== undefined && {
+        plan: `${name} would take ${capacityText(capacity)}. Now it takes ${capacityText(before.capacity)}.`,
+        done: `${name} takes ${capacityText(capacity)}.`,
+      },
+      diskGb !== undefined && {
+        plan: `The disk of ${name} would have ${diskText(diskGb)}. Now it has ${diskText(before.diskGb)}.`,
+        done: `The disk of ${name} has ${diskText(diskGb)}.`,
+      },
+    ].filter(line => line !== false);
     return {
-      document: { name, capacity },
-      facts: { before },
-      plan: `${name} would take ${capacityText(capacity)}. Now it takes ${capacityText(before)}.`,
-      done: `${name} takes ${capacityText(capacity)}.`,
+      document: {
+        name,
+        ...(capacity !== undefined && { capacity }),
+        ...(diskGb !== undefined && { diskGb }),
+      },
+      facts: {
+        ...(capacity !== undefined && { before: before.capacity }),
+        ...(diskGb !== undefined && { diskBefore: before.diskGb }),
+      },
+      plan: lines.map(({ plan }) => plan).join(' '),
+      done: lines.map(({ done }) => done).join(' '),
     };
   },
 });
@@ -177,11 +217,16 @@ function capacityText(capacity: number | null): string {
   return capacity === null ? 'any number of tenants' : countText(capacity, 'tenant');
 }
 
+function diskText(diskGb: number | null): string {
+  return diskGb === null ? 'no stated size' : `${diskGb} GiB`;
+}
+
 function parseCapacity(value: string): number {
   if (!/^\d{1,9}$/.test(value)) throw new OperatorError('Give a whole number.');
   return Number(value);
 }
 
-function parseCapacityOrNone(value: string): number | 'none' {
-  return value === 'none' ? value : parseCapacity(value);
+/** Returns a function that parses a number, or `none`. */
+function parseNumberOrNone(parse: (value: string) => number) {
+  return (value: string): number | 'none' => (value === 'none' ? value : parse(value));
 }
