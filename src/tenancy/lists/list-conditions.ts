@@ -154,12 +154,31 @@ function hasIndex(
 
 /** The condition that one of the fields contains a text in any letter case. */
 function containsText(fields: readonly ListField[], text: string, texts: SearchedTexts): Condition {
-  const sources = fields.map(field => sourceOf(field, texts));
-  if (!hasIndex(fields, text, texts)) return readText(sources, 'contains', [text]);
+  if (!hasIndex(fields, text, texts)) {
+    const sources = fields.map(field => sourceOf(field, texts));
+    return readText(sources, 'contains', [text]);
+  }
 
-  // one condition for each column, as the trigram indexes find them
-  const pattern = patternOf('contains', text);
-  return [`(${sources.map(sql => `${sql} ilike ?`).join(' or ')})`, ...sources.map(() => pattern)];
+  // one condition for each column, as the indexes find them
+  const conditions = fields.map(field => indexedCondition(field, text, texts));
+  return anyOf(conditions.filter(condition => condition !== undefined)) ?? ['false'];
+}
+
+/**
+ * The condition that a field contains a text, by its trigram index. A choice has none: the text
+ * stands for the values that contain it. Undefined if there is no such value.
+ */
+function indexedCondition(
+  field: ListField,
+  text: string,
+  texts: SearchedTexts,
+): Condition | undefined {
+  const sql = sourceOf(field, texts);
+  if (field.kind !== 'choice') return [`${sql} ilike ?`, patternOf('contains', text)];
+
+  const part = text.replaceAll('İ', 'i').toLowerCase(); // as PostgreSQL has it
+  const values = field.values.filter(value => value.toLowerCase().includes(part));
+  return values.length === 0 ? undefined : [`${sql} = any (?)`, values];
 }
 
 /** The condition that one of the addresses contains a part, or begins with it. */

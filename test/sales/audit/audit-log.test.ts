@@ -29,6 +29,34 @@ describe('audit log', () => {
     expect(await read('?resource=Country', initech)).to.deep.equal([]);
   });
 
+  it('a search finds the entries whose resource or key contains every word, in any letter case', async () => {
+    const umbrella = await world.provision('umbrella');
+    const client = await world.login(umbrella);
+    const names = ['Country', 'Entity', 'EntityStatus', 'OrderStatus', 'Promotion', 'PromotionUse'];
+    await sql(
+      umbrella,
+      `insert into audit_log (action, resource, record_key, database_user)
+       select 'create', resource, key, 'test'
+         from unnest($1::text[]) resource, unnest($2::text[]) key`,
+      [names, ['7', 'promo-12', 'STATUS', 'n%t']],
+    );
+    const all = await read('?limit=1000', client);
+
+    const searches =
+      'PROMO,promotionuse,sTAtus,entitystat,tus 7,promo n%t,n%t,coun_ry,xyz,o-12,e,İty';
+    for (const search of searches.split(',')) {
+      const words = search.replaceAll('İ', 'i').toLowerCase().split(' ');
+      const expected = all.filter(({ Resource, Key }) =>
+        words.every(word => [Resource, Key].some(text => text.toLowerCase().includes(word))),
+      );
+
+      const found = await read(`?limit=1000&q=${encodeURIComponent(search)}`, client);
+      expect(found.map(({ Id }) => Id).toSorted(), search).to.deep.equal(
+        expected.map(({ Id }) => Id).toSorted(),
+      );
+    }
+  });
+
   it('an audit entry has the time, user, address and action, and the record before and after', async () => {
     const started = Date.now();
     const { body: unit, headers } = await admin.post('/api/v1/UnitsOfMeasure', {
