@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { maxEntries } from '../../runtime/lru-bounds.ts';
 import type { Rate, RateLimitResult } from './sliding-window.ts';
 
 /** Calls of a client that were counted in the shared windows together, before they are made. */
@@ -81,7 +82,7 @@ export function leasedRate({ max, windowMs }: Rate): Rate {
  * share of the limit. So it holds back at most 2.5 lease shares of a limit, 4 %.
  */
 export class CallLeases {
-  readonly #holders = new LRUCache<string, LeaseHolder>({ max: maxHolders });
+  readonly #holders = new LRUCache<string, LeaseHolder>(maxEntries(maxHolders));
   readonly #count: (key: string, rate: Rate, calls: number) => Promise<RateLimitResult | undefined>;
   readonly #now: () => number;
 
