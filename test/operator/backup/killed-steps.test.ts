@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { execPath } from 'node:process';
+import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { type Installation, openInstallation } from '../../../src/control/installation.ts';
 import { readConfig } from '../../../src/lib/config/config.ts';
@@ -19,6 +20,7 @@ import { use, useFolder } from '../../support/use.ts';
 /** Of each database the newest archive is kept. */
 const keepNewest = '1m';
 const places = ['folder', 'bucket'] as const;
+const script = fileURLToPath(new URL('../../support/killed-backup.ts', import.meta.url));
 
 describe('commands of backups that are killed between two steps', () => {
   const server = use(createDedicatedServer);
@@ -54,7 +56,7 @@ describe('commands of backups that are killed between two steps', () => {
 
   /** Runs a command that kills itself. */
   async function kill(place: (typeof places)[number], ...args: string[]): Promise<void> {
-    const child = spawn(execPath, ['test/support/killed-backup.ts', ...args], {
+    const child = spawn(execPath, [script, ...args], {
       env: { ...process.env, ...settingsOf(place) },
       stdio: 'inherit',
     });
