@@ -67,6 +67,9 @@ function addMetric(
     registers: [registry],
     collect() {
       this.reset();
+      // A metric without labels has the value 0 from then on: a time that is not known would be
+      // 1970.
+      if (labelNames.length === 0) this.remove();
       for (const { labels = {}, value } of read()) this.inc(labels, value);
     },
   });

@@ -28,6 +28,17 @@ describe('metrics', () => {
     expect((await world.anonymous.get('/metrics')).status).to.be.within(401, 404);
   });
 
+  it('the time of a thing that was never done is absent, and not 1970', async () => {
+    const text = await eventually(async () => {
+      const read = await readMetrics();
+      return read.includes('backup_tenants_unarchived ') && read;
+    });
+
+    expect(text).to.match(/^# TYPE backup_last_success_timestamp_seconds gauge$/m);
+    expect(text).to.not.match(/^(backup|migration)_\w+_timestamp_seconds 0$/m);
+    expect(text).to.not.match(/^backup_\w+_timestamp_seconds /m);
+  });
+
   it('metrics count requests by route and status, password hashes, connections and cached responses', async () => {
     const before = await readMetrics();
     const user = await world.login(world.acme);
