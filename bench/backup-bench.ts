@@ -73,6 +73,11 @@ async function prepareRun(installation: Installation, folder: string) {
     initTarget(control, target, { takeOver: false, isDryRun: false }),
   );
   const write = await createArchiveWriter(installation);
-  return () =>
-    runBackup(installation, target, { concurrency, keep, recipients: [recipient] }, write);
+  return async () => {
+    const request = { concurrency, keep, recipients: [recipient] };
+    const report = await runBackup(installation, target, request, write);
+    if (!report) throw new Error('another run is in progress');
+
+    return report;
+  };
 }

@@ -1,3 +1,4 @@
+import { backupRunKey, lockSpaces } from '../lib/postgres/advisory-locks.ts';
 import { atMost } from '../lib/runtime/within.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 
@@ -17,6 +18,8 @@ export interface FleetCounts {
   readonly backup: {
     /** The end of the newest run without a failure. */
     readonly lastSuccessAt: number | null;
+    /** The start of the run that is in progress; null: none is. */
+    readonly runningSince: number | null;
     /** The time at which an archive was last restored and compared. */
     readonly lastProvedAt: number | null;
     /** The time of the last proof of the tenant whose last proof is the oldest. */
@@ -47,10 +50,17 @@ export interface FleetCounts {
 const maxAgeMs = 10_000;
 const maxWaitMs = 1_000;
 
+/** SQL that is true while a process has the lock of backup runs: a killed run has none. */
+const isRunning = `exists (
+  select from pg_locks
+   where locktype = 'advisory' and granted and classid = ${lockSpaces.backup} and objid = ${backupRunKey} and objsubid = 2
+     and database = (select oid from pg_database where datname = current_database()))`;
+
 /** The results of the last runs and drills in the control database. */
 const backupCounts = `
   select json_build_object(
       'lastSuccessAt', (select extract(epoch from max(finished_at)) from backup_runs where state = 'succeeded'),
+      'runningSince', (select extract(epoch from max(started_at)) from backup_runs where state = 'running' and ${isRunning}),
       'lastProvedAt', extract(epoch from max(proved.proved_at)),
       'oldestProofAt', extract(epoch from min(proved.proved_at)),
       'tenantsUnarchived', count(*) filter (where newest.archived_at is null),

@@ -67,6 +67,10 @@ export const quietNights: Readonly<Record<string, Fault['series']>> = {
     'database_connection_wait_seconds_total{server="db:5432"}': once(2),
     'database_connection_waits_total{server="db:5432"}': once(1),
   },
+  'a backup run that takes two hours': {
+    backup_last_success_timestamp_seconds: '17700+0x420 25200+60x279',
+    backup_running_since_timestamp_seconds: '_x295 18000+0x124 _x280',
+  },
   'one request without a connection': {
     'database_connections_refused_total{server="db:5432"}': once(1),
     'database_connection_wait_seconds_total{server="db:5432"}': once(2),

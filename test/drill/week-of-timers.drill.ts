@@ -169,9 +169,9 @@ interface Sample {
             { concurrency: 2, keep, recipients },
             write,
           );
-          expect(run.failed, `minute ${minute}`).to.equal(0);
-          expect(run.notRemoved, `minute ${minute}`).to.deep.equal([]);
-          expect(run.lost, `minute ${minute}`).to.deep.equal([]);
+          expect(run?.failed, `minute ${minute}`).to.equal(0);
+          expect(run?.notRemoved, `minute ${minute}`).to.deep.equal([]);
+          expect(run?.lost, `minute ${minute}`).to.deep.equal([]);
         }
 
         if (isDrill) {

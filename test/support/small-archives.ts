@@ -56,6 +56,7 @@ export async function runSmall(
   const report = await runBackup(installation, target, whole, write, {
     onOutcome: outcome => outcomes.push(outcome),
   });
+  if (!report) throw new Error('another run is in progress');
 
   return {
     ...report,

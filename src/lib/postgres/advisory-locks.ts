@@ -22,6 +22,9 @@ export const lockSpaces = {
   room: 727_113,
 };
 
+/** The second number of the lock of the backup run that is in progress. */
+export const backupRunKey = 0;
+
 /**
  * The first number of the locks of the copies that are being made on a server is this number
  * plus the id of the server; the second one is the size of the copy in megabytes.

@@ -1,11 +1,12 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { OperatorError } from '../../lib/log/operator-error.ts';
-import { lockSpaces, tryLock } from '../../lib/postgres/advisory-locks.ts';
+import { backupRunKey, lockSpaces, tryLock } from '../../lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { type Queryable, shareConnection } from '../../lib/postgres/shared-connection.ts';
 
 /** The locks of backups: the second number of each advisory lock, and the noun of its work. */
 export const backupLocks = {
-  archives: { key: 0, noun: 'backup run' },
+  archives: { key: backupRunKey, noun: 'backup run' },
   drill: { key: 1, noun: 'drill' },
   retention: { key: 2, noun: 'removal of old rows' },
 } as const;
@@ -45,4 +46,28 @@ export function tryWithBackupLock<T>(
 
     return { result: await work(shareConnection(client)) };
   });
+}
+
+const pollMs = 1_000;
+
+/**
+ * Runs `work` as `withBackupLock` does, after the process that has the lock has released it.
+ * @param signal the signal after whose abort it does not wait any more
+ * @throws {OperatorError} when that takes longer than `maxWaitMs`
+ */
+export async function waitWithBackupLock<T>(
+  controlUrl: string,
+  lock: keyof typeof backupLocks,
+  work: (control: Queryable) => Promise<T>,
+  { maxWaitMs, signal }: { maxWaitMs: number; signal?: AbortSignal | undefined },
+): Promise<T> {
+  const deadline = performance.now() + maxWaitMs;
+
+  while (performance.now() < deadline && !signal?.aborted) {
+    const taken = await tryWithBackupLock(controlUrl, lock, work);
+    if (taken) return taken.result;
+    await sleep(pollMs, undefined, { signal }).catch(() => {}); // aborted
+  }
+
+  return withBackupLock(controlUrl, lock, work);
 }

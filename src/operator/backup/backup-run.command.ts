@@ -16,10 +16,11 @@ control database. The counters of PostgreSQL prove which tenants have not change
 Each archive is compressed, and sealed for BACKUP_RECIPIENTS: this host cannot open it. Afterwards removes
 the archives that BACKUP_KEEP does not keep.
 
-Run it again after an interruption of any kind. Only one run is in progress at a time.`,
+Run it again after an interruption of any kind. Only one run is in progress at a time: with --all, a second one does nothing;
+with tenants, it waits up to ten minutes.`,
     exitCodes:
-      '0 when every database is archived and nothing was refused to be removed, 1 when one ' +
-      'failed, 2 for wrong usage',
+      '0 when every database is archived and nothing was refused to be removed, or another run ' +
+      'is in progress, 1 when one failed, 2 for wrong usage',
     json: 'print JSON lines on stdout, the last one with the totals',
   },
   fields: {
@@ -68,6 +69,14 @@ Run it again after an interruption of any kind. Only one run is in progress at a
       { hasFailed, isShown, text: outcomeText },
       observers => runBackup(installation, target, request, write, observers),
     );
+    if (!report) {
+      output.part(
+        { state: 'running', target: target.description },
+        () => 'Another backup run is in progress: this one did nothing.',
+      );
+      return true;
+    }
+
     output.part({ ...report, target: target.description }, () =>
       backupText(report, target.description),
     );

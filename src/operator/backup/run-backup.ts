@@ -29,7 +29,7 @@ import {
   recordWriting,
   type Unremoved,
 } from './archive-rows.ts';
-import { withBackupLock } from './backup-lock.ts';
+import { tryWithBackupLock, waitWithBackupLock } from './backup-lock.ts';
 import {
   type BackupCandidate,
   currentArchive,
@@ -85,6 +85,9 @@ interface WrittenContents {
   /** The bytes of its tar. */
   readonly unpackedBytes: number;
 }
+
+/** The time for which a run of named tenants waits for another run. */
+const maxWaitMs = 600_000;
 
 /** The databases that a backup run archives, and how it does so. */
 export interface BackupRequest {
@@ -142,7 +145,10 @@ export interface BackupReport {
  *   4. Archives are removed last, after the newer ones are complete; if a full target has no
  *      room for the claim, some are removed before it.
  *
- * @throws {OperatorError} when another run is in progress, the target cannot be used or another
+ * A run of all tenants does nothing beside another one: a timer begins the next one soon. A run
+ * of named tenants waits for it.
+ * @returns undefined when another run is in progress, and no tenants are named
+ * @throws {OperatorError} when another run takes too long, the target cannot be used or another
  *   control database writes there, or a tenant does not exist
  */
 export async function runBackup(
@@ -151,10 +157,10 @@ export async function runBackup(
   request: BackupRequest,
   write: WriteArchive,
   observers: FleetObservers<BackupOutcome> = {},
-): Promise<BackupReport> {
+): Promise<BackupReport | undefined> {
   const startedAt = performance.now();
 
-  return withBackupLock(installation.controlUrl, 'archives', async control => {
+  const work = async (control: Queryable): Promise<BackupReport> => {
     const claim = await claimTarget(control, target, id =>
       findRemovable(control, target, id, request.keep),
     );
@@ -199,7 +205,14 @@ export async function runBackup(
       notRemoved,
       ms: Math.round(performance.now() - startedAt),
     };
-  });
+  };
+
+  const { controlUrl } = installation;
+  if (request.slugs === undefined) {
+    return (await tryWithBackupLock(controlUrl, 'archives', work))?.result;
+  }
+  const { signal } = observers;
+  return waitWithBackupLock(controlUrl, 'archives', work, { maxWaitMs, signal });
 }
 
 interface RunContext {

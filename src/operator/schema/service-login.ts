@@ -29,7 +29,7 @@ const privileges: Record<string, string> = {
   // for the metrics
   migration_runs: 'select',
   migration_outcomes: 'select (run_id, state)',
-  backup_runs: 'select (id, state, finished_at, not_removed)',
+  backup_runs: 'select (id, state, started_at, finished_at, not_removed)',
   archives: 'select (target, tenant_guid, archived_at, state, proved_at, fault)',
   purged_tenants: 'select (archives)',
   signing_keys: 'select',

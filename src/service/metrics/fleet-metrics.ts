@@ -27,6 +27,11 @@ const values: readonly [
     ({ backup }) => backup.lastSuccessAt,
   ],
   [
+    'backup_running_since_timestamp_seconds',
+    'Start of the backup run that is in progress, in seconds since 1970; absent while none is.',
+    ({ backup }) => backup.runningSince,
+  ],
+  [
     'backup_last_proved_timestamp_seconds',
     'When an archive was last restored and compared, in seconds since 1970; absent before the first drill.',
     ({ backup }) => backup.lastProvedAt,

@@ -63,6 +63,17 @@ describe('metrics of backups', () => {
     expect(await counts()).to.deep.include({ faultyArchives: 0 });
   });
 
+  it('a run that is in progress is counted from its start, and one that was killed is not', async () => {
+    await controlSql(world, `insert into backup_runs (requested_by) values ('timer')`);
+    const killed = await counts();
+
+    const running = await withBackupLock(world.installation.controlUrl, 'archives', counts);
+
+    await controlSql(world, `delete from backup_runs where requested_by = 'timer'`);
+    expect(killed?.runningSince).to.equal(null);
+    expect(running?.runningSince).to.be.closeTo(Date.now() / 1_000, 60);
+  });
+
   it('archives that were not removed, and those of purged tenants that are left, are counted', async () => {
     expect(await counts()).to.deep.include({ notRemoved: 0, purgedLeft: 0 });
     await controlSql(

@@ -99,7 +99,7 @@ describe('room for copies of databases', () => {
     expect(drill.stdout + drill.stderr).to.match(/acme: \S+: failed: The copy of acme needs/);
     expect(await physical()).to.deep.equal(before[1]);
     expect(await databases()).to.deep.equal(before[0]);
-    const faulty = await server.control('select from archive_proofs where fault is not null');
+    const faulty = await server.control('select from archives where fault is not null');
     expect(faulty).to.deep.equal([]);
   });
 

@@ -54,6 +54,7 @@ describe('commands that change people and tenants', () => {
       scope: 'All',
       sessions: 1,
       clients: 1,
+      clones: [],
     };
     const planned = await json('user', 'remove', 'acme', gone.email, '--dry-run');
     expect(planned).to.deep.equal({ ...losses, state: 'planned' });
