@@ -2,8 +2,8 @@ import pLimit from 'p-limit';
 import { createPasswords } from '../src/accounts/auth/passwords.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { withConnection } from '../src/lib/postgres/connection.ts';
-import { checkManifest } from '../src/operator/fleet/lifecycle/manifest.ts';
-import { provision } from '../src/operator/fleet/lifecycle/provision.ts';
+import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
+import { provision } from '../src/operator/lifecycle/provision.ts';
 import { type BenchInstallation, changeSetting } from './bench-installation.ts';
 import { progress } from './bench-progress.ts';
 

@@ -1,6 +1,6 @@
 import { createPasswords } from '../src/accounts/auth/passwords.ts';
-import { checkManifest } from '../src/operator/fleet/lifecycle/manifest.ts';
-import { provision } from '../src/operator/fleet/lifecycle/provision.ts';
+import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
+import { provision } from '../src/operator/lifecycle/provision.ts';
 import { openBenchInstallation } from './bench-installation.ts';
 import { prepare } from './call.ts';
 import { Children } from './children.ts';

@@ -1,7 +1,7 @@
 import { createPasswords } from '../src/accounts/auth/passwords.ts';
 import { withConnection } from '../src/lib/postgres/connection.ts';
-import { checkManifest } from '../src/operator/fleet/lifecycle/manifest.ts';
-import { provision } from '../src/operator/fleet/lifecycle/provision.ts';
+import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
+import { provision } from '../src/operator/lifecycle/provision.ts';
 import { ensureTemplate } from '../src/operator/schema/template.ts';
 import { type BenchInstallation, withBenchInstallation } from './bench-installation.ts';
 import { readScriptOptions } from './script-options.ts';

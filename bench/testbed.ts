@@ -4,8 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { createPasswords } from '../src/accounts/auth/passwords.ts';
 import { startEmbeddedPostgres } from '../src/lib/embedded/postgres.ts';
 import { withConnection } from '../src/lib/postgres/connection.ts';
-import { addServer } from '../src/operator/fleet/servers/add-server.ts';
-import { generatePassword } from '../src/operator/records/users.ts';
+import { generatePassword } from '../src/operator/credentials/users.ts';
+import { addServer } from '../src/operator/servers/add-server.ts';
 import { type Credentials, createAuditedDatabase, createBaselineDatabase } from './baseline.ts';
 import {
   type BenchInstallation,

@@ -8,7 +8,7 @@ import { explain } from './lib/log/operator-error.ts';
 import { stopSignals } from './lib/runtime/signals.ts';
 import { within } from './lib/runtime/within.ts';
 import { prepareInstallation } from './operator/first-start/prepare-installation.ts';
-import { requireControlHead } from './operator/fleet/control-database/control-head.ts';
+import { requireControlHead } from './operator/recovery/control-head.ts';
 import { exitOnSignals, isEndedBySignal } from './service/process/early-signals.ts';
 import { runService } from './service/process/run-service.ts';
 import { RestartSignal } from './service/workers/restart-signal.ts';

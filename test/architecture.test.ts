@@ -21,11 +21,14 @@ const operatorFolders = [
   'console',
   'doctor',
   'first-start',
-  'fleet',
+  'lifecycle',
+  'recovery',
+  'servers',
   'backup',
   'databases',
   'schema',
-  'records',
+  'credentials',
+  'registry',
   'command',
 ];
 
@@ -250,7 +253,7 @@ describe('architecture', () => {
     ).to.deep.equal(['b', 'c', 'b']);
   });
 
-  it('src has main.ts and the seven folders, and src/operator its ten', async () => {
+  it('src has main.ts and the seven folders, and src/operator its thirteen', async () => {
     expect((await readdir(join(root, 'src'))).sort()).to.deep.equal([...folders, 'main.ts'].sort());
     expect((await readdir(join(root, 'src/operator'))).sort()).to.deep.equal(
       [...operatorFolders, 'README.md'].sort(),

@@ -5,7 +5,7 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { catalogue } from '../../src/operator/cli/catalogue.ts';
 import { operationsOf } from '../../src/operator/command/operation.ts';
-import { generatePassword } from '../../src/operator/records/users.ts';
+import { generatePassword } from '../../src/operator/credentials/users.ts';
 import { createServiceLogin } from '../../src/operator/schema/service-login.ts';
 import { backupSettings } from '../support/backup-settings.ts';
 import { runScript, type ScriptResult } from '../support/command-line.ts';

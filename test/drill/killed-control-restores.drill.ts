@@ -1,8 +1,8 @@
 import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { controlSteps } from '../../src/operator/fleet/control-database/restore-control.ts';
-import { addClient } from '../../src/operator/records/clients.ts';
+import { addClient } from '../../src/operator/credentials/clients.ts';
+import { controlSteps } from '../../src/operator/recovery/restore-control.ts';
 import { backupSettings } from '../support/backup-settings.ts';
 import { startScript } from '../support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer } from '../support/dedicated-server.ts';

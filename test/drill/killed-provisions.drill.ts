@@ -6,8 +6,8 @@ import {
   argumentsOf,
   killMoments,
   provisionChecks,
-} from '../operator/fleet/lifecycle/provision-checks.ts';
-import { expectNoOrphan } from '../operator/fleet/lifecycle/provisioned-server.ts';
+} from '../operator/lifecycle/provision-checks.ts';
+import { expectNoOrphan } from '../operator/lifecycle/provisioned-server.ts';
 import { runScript } from '../support/command-line.ts';
 import { createDedicatedServer, manifestOf } from '../support/dedicated-server.ts';
 import { jsonLines } from '../support/json-lines.ts';

@@ -5,7 +5,7 @@ import {
   type DatabaseGoal,
   type DatabaseStep,
   databaseProtocol,
-} from '../../src/operator/databases/database-protocol.ts';
+} from '../../src/operator/databases/protocol/database-protocol.ts';
 import { useRestoredTenant } from '../support/restored-tenant.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { controlSql } from '../support/world.ts';

@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
-import { closedStamp } from '../../src/operator/databases/database-stamp.ts';
+import { closedStamp } from '../../src/operator/databases/store/database-stamp.ts';
 import { diagnose } from '../../src/operator/doctor/doctor.ts';
 import { type Check, errors } from '../../src/operator/doctor/finding.ts';
 import type { ReportedFinding } from '../../src/operator/doctor/reports.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
-import type { MoveSummary } from '../../src/operator/databases/move-tenant.ts';
+import type { MoveSummary } from '../../src/operator/databases/verbs/move-tenant.ts';
 import {
   canonicalTextSettings,
   identityTables,

@@ -9,7 +9,7 @@ import { databaseUrl } from '../../src/control/server-urls.ts';
 import { readConfig } from '../../src/lib/config/config.ts';
 import { startEmbeddedPostgres } from '../../src/lib/embedded/postgres.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
-import { provision } from '../../src/operator/fleet/lifecycle/provision.ts';
+import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { Client } from '../support/client.ts';
 import { nodeOptions, type RunningScript, startProgram } from '../support/command-line.ts';
 import { manifestOf } from '../support/dedicated-server.ts';

@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import {
   type DatabaseStep,
   databaseProtocol,
-} from '../../src/operator/databases/database-protocol.ts';
+} from '../../src/operator/databases/protocol/database-protocol.ts';
 import { MovedWrites } from '../operator/databases/moved-writes.ts';
 import { backupSettings } from '../support/backup-settings.ts';
 import type { Client } from '../support/client.ts';

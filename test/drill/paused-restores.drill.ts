@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
-import type { DatabaseStep } from '../../src/operator/databases/database-protocol.ts';
+import type { DatabaseStep } from '../../src/operator/databases/protocol/database-protocol.ts';
 import { eventually } from '../support/eventually.ts';
 import { useRestoredTenant } from '../support/restored-tenant.ts';
 import { postgresUrl } from '../support/test-server.ts';

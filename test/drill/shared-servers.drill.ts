@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import pg from 'pg';
-import { generatePassword } from '../../src/operator/records/users.ts';
+import { generatePassword } from '../../src/operator/credentials/users.ts';
 import { createServiceLogin } from '../../src/operator/schema/service-login.ts';
 import { startWorkers } from '../service/workers/started-workers.ts';
 import { runScript } from '../support/command-line.ts';

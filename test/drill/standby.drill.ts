@@ -5,7 +5,7 @@ import { expect } from 'chai';
 import { databaseUrl, serverAddressUrl } from '../../src/control/server-urls.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/lib/embedded/postgres.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
-import { addServer } from '../../src/operator/fleet/servers/add-server.ts';
+import { addServer } from '../../src/operator/servers/add-server.ts';
 import { type Receiver, startReceiver } from '../sales/webhooks/receiver.ts';
 import { eventually } from '../support/eventually.ts';
 import { runCommand } from '../support/run-command.ts';

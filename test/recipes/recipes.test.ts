@@ -21,7 +21,7 @@ const tests = [
   'test/sales/resources/contract.test.ts',
   'test/sales/resources/field-kinds.test.ts',
   'test/docs/samples.test.ts',
-  'test/operator/records/note.test.ts',
+  'test/operator/registry/note.test.ts',
   'test/operator/command/operations.test.ts',
   'test/operator/doctor/suspended-tenant.test.ts',
   'test/docs/handbook.test.ts',

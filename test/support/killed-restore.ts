@@ -16,7 +16,8 @@ import { findArchive, restoreArchive } from '../../src/operator/backup/restore/r
 import {
   restoreDatabase,
   switchDatabase,
-} from '../../src/operator/databases/restored-databases.ts';
+} from '../../src/operator/databases/verbs/restored-databases.ts';
+import { purgeTenant } from '../../src/operator/lifecycle/purge-tenant.ts';
 import {
   archivedControl,
   findNamedControl,
@@ -24,10 +25,9 @@ import {
   listRestorer,
   openControlAccess,
   openNamedControl,
-} from '../../src/operator/fleet/control-database/control-archives.ts';
-import { restoreControl } from '../../src/operator/fleet/control-database/restore-control.ts';
-import { purgeTenant } from '../../src/operator/fleet/lifecycle/purge-tenant.ts';
-import { findTenant } from '../../src/operator/records/tenants.ts';
+} from '../../src/operator/recovery/control-archives.ts';
+import { restoreControl } from '../../src/operator/recovery/restore-control.ts';
+import { findTenant } from '../../src/operator/registry/tenants.ts';
 
 const [kind, subject = '', lastStep, signal = 'SIGKILL', database] = argv.slice(2);
 const onStep = (step: string): void => {

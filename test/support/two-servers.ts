@@ -1,9 +1,9 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
-import type { DatabaseStep } from '../../src/operator/databases/database-protocol.ts';
-import type { ListedDatabase } from '../../src/operator/databases/list-databases.ts';
-import type { MoveSummary } from '../../src/operator/databases/move-tenant.ts';
+import type { DatabaseStep } from '../../src/operator/databases/protocol/database-protocol.ts';
+import type { ListedDatabase } from '../../src/operator/databases/verbs/list-databases.ts';
+import type { MoveSummary } from '../../src/operator/databases/verbs/move-tenant.ts';
 import { type RunningScript, type ScriptResult, startScript } from './command-line.ts';
 import { eventually } from './eventually.ts';
 import { jsonLines } from './json-lines.ts';

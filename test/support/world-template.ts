@@ -7,10 +7,13 @@ import { databaseUrl } from '../../src/control/server-urls.ts';
 import { readConfig } from '../../src/lib/config/config.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../src/lib/postgres/quote.ts';
-import { limitConnect, tenantVerifier } from '../../src/operator/databases/create-database.ts';
-import { checkManifest } from '../../src/operator/fleet/lifecycle/manifest.ts';
-import { provision } from '../../src/operator/fleet/lifecycle/provision.ts';
-import { generatePassword } from '../../src/operator/records/users.ts';
+import { generatePassword } from '../../src/operator/credentials/users.ts';
+import {
+  limitConnect,
+  tenantVerifier,
+} from '../../src/operator/databases/protocol/create-database.ts';
+import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
+import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { createServiceLogin } from '../../src/operator/schema/service-login.ts';
 import { tenantGroup } from '../../src/operator/schema/template.ts';
 import { createQuickPasswords } from './quick-passwords.ts';

@@ -6,11 +6,11 @@ import { type Installation, openInstallation } from '../../src/control/installat
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type Config, readConfig } from '../../src/lib/config/config.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
-import { newPhysicalName } from '../../src/operator/databases/database-names.ts';
-import { checkManifest } from '../../src/operator/fleet/lifecycle/manifest.ts';
-import { provision } from '../../src/operator/fleet/lifecycle/provision.ts';
-import { findTenant } from '../../src/operator/records/tenants.ts';
-import { addUser, generatePassword } from '../../src/operator/records/users.ts';
+import { addUser, generatePassword } from '../../src/operator/credentials/users.ts';
+import { newPhysicalName } from '../../src/operator/databases/store/database-names.ts';
+import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
+import { provision } from '../../src/operator/lifecycle/provision.ts';
+import { findTenant } from '../../src/operator/registry/tenants.ts';
 import { type RunningServer, startServer } from '../../src/service/server.ts';
 import { Client } from './client.ts';
 import { createQuickPasswords } from './quick-passwords.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { accessTokenLifetimeSeconds, clockSkewSeconds } from '../../src/control/token-lifetime.ts';
-import { disableKey } from '../../src/operator/records/keys.ts';
+import { disableKey } from '../../src/operator/credentials/keys.ts';
 import { type VerifiedToken, VerifiedTokens } from '../../src/tenancy/verified-tokens.ts';
 import { activeKey, claimsOf, forgeToken, resignToken } from '../accounts/auth/forge.ts';
 import type { ApiResponse, Client } from '../support/client.ts';

@@ -1,5 +1,5 @@
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
-import { type GivenNumbers, numbersJson } from '../databases/carry-numbers.ts';
+import { type GivenNumbers, numbersJson } from '../databases/copy/carry-numbers.ts';
 import type { ArchiveBytes } from './archive/archive-bytes.ts';
 import type { CheckedArchive } from './archive/open-archive.ts';
 import type { ArchiveName } from './target/archive-name.ts';

@@ -3,7 +3,7 @@ import { Server } from '../../control/control-entities.ts';
 import type { Installation } from '../../control/installation.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { shareConnection } from '../../lib/postgres/shared-connection.ts';
-import { listForeignObjects } from '../databases/foreign-objects.ts';
+import { listForeignObjects } from '../databases/copy/foreign-objects.ts';
 import { headFingerprint, type KnownObjects, knownObjects } from '../schema/template.ts';
 import { type ArchiveSource, archiveDatabase } from './archive/archive-database.ts';
 import { countRows, foreignLeftOut, givenNumbers } from './archive/archive-documents.ts';

@@ -2,7 +2,7 @@ import type { Installation } from '../../control/installation.ts';
 import { defineOperation } from '../command/operation.ts';
 import { optionalArgument } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';
-import { readTenant } from '../records/read-tenants.ts';
+import { readTenant } from '../registry/read-tenants.ts';
 import { keygenOperation } from './archive/keygen.command.ts';
 import { initOperation } from './backup-init.command.ts';
 import { runOperation } from './backup-run.command.ts';

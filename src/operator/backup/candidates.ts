@@ -9,7 +9,7 @@ import {
 import { withConnection } from '../../lib/postgres/connection.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { errorText } from '../command/texts.ts';
-import { requireFound } from '../records/read-tenants.ts';
+import { requireFound } from '../registry/read-tenants.ts';
 import type { ArchiveList } from './archive-list.ts';
 import type { ArchiveRow } from './archive-rows.ts';
 

@@ -2,7 +2,7 @@ import { defineOperation } from '../command/operation.ts';
 import { optionalArgument } from '../command/operation-fields.ts';
 import { hasFailed, reportOutcomes } from '../command/run-fleet.ts';
 import { countText } from '../command/texts.ts';
-import { readTenant } from '../records/read-tenants.ts';
+import { readTenant } from '../registry/read-tenants.ts';
 import type { RecognisedObject } from './recognise-archives.ts';
 import { maxBytesField } from './restore/max-bytes.ts';
 import { openBackupTarget } from './target/open-target.ts';

@@ -8,8 +8,8 @@ import { fleetTasks } from '../command/fleet-tasks.ts';
 import { operatorName } from '../command/operator-name.ts';
 import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
-import type { GivenNumbers } from '../databases/carry-numbers.ts';
-import { withTenantUnchanged } from '../databases/with-tenant.ts';
+import type { GivenNumbers } from '../databases/copy/carry-numbers.ts';
+import { withTenantUnchanged } from '../databases/protocol/with-tenant.ts';
 import { countSealed, SealedBytes } from './archive/archive-bytes.ts';
 import type { LeftOut } from './archive/archive-documents.ts';
 import {

@@ -7,51 +7,43 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
     [
       'provision',
       'make a tenant, or one from each manifest of a folder',
-      () => import('../fleet/lifecycle/provision.command.ts'),
+      () => import('../lifecycle/provision.command.ts'),
     ],
     [
       'edit',
       'change the name or the features of a tenant',
-      () => import('../records/tenant.command.ts'),
+      () => import('../registry/tenant.command.ts'),
     ],
-    ['suspend', 'stop serving a tenant', () => import('../records/state.command.ts')],
-    ['resume', 'serve a tenant again', () => import('../records/state.command.ts')],
+    ['suspend', 'stop serving a tenant', () => import('../registry/state.command.ts')],
+    ['resume', 'serve a tenant again', () => import('../registry/state.command.ts')],
     [
       'delete',
       'take a tenant out of service, and keep its data',
-      () => import('../records/state.command.ts'),
+      () => import('../registry/state.command.ts'),
     ],
-    [
-      'undelete',
-      'serve a deleted tenant again',
-      () => import('../fleet/recovery/undelete.command.ts'),
-    ],
+    ['undelete', 'serve a deleted tenant again', () => import('../recovery/undelete.command.ts')],
     [
       'restore',
       'bring earlier data of a tenant back',
-      () => import('../fleet/recovery/restore.command.ts'),
+      () => import('../recovery/restore.command.ts'),
     ],
     [
       'purge',
       'remove a deleted tenant with its data for good',
-      () => import('../fleet/lifecycle/purge.command.ts'),
+      () => import('../lifecycle/purge.command.ts'),
     ],
-    ['clone', 'copy a tenant to a new slug', () => import('../fleet/lifecycle/clone.command.ts')],
+    ['clone', 'copy a tenant to a new slug', () => import('../lifecycle/clone.command.ts')],
     [
       'isolate',
       'send no mail of a tenant, and refuse its legacy clients',
-      () => import('../records/state.command.ts'),
+      () => import('../registry/state.command.ts'),
     ],
     [
       'webhooks',
       'where tenants let their changes be sent, and what fails',
-      () => import('../records/webhooks.command.ts'),
+      () => import('../registry/webhooks.command.ts'),
     ],
-    [
-      'packs',
-      'reference data of public standards',
-      () => import('../fleet/lifecycle/packs.command.ts'),
-    ],
+    ['packs', 'reference data of public standards', () => import('../lifecycle/packs.command.ts')],
     [
       'export',
       'write the data of a tenant into files, for the tenant',
@@ -60,18 +52,18 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
     [
       'refresh',
       'read the data of a tenant again, after changes by psql',
-      () => import('../records/state.command.ts'),
+      () => import('../registry/state.command.ts'),
     ],
   ],
   People: [
-    ['user', 'users of a tenant', () => import('../records/user.command.ts')],
-    ['session', 'open logins of users', () => import('../records/session.command.ts')],
+    ['user', 'users of a tenant', () => import('../credentials/user.command.ts')],
+    ['session', 'open logins of users', () => import('../credentials/session.command.ts')],
     [
       'key',
       'keys that sign the access tokens of a tenant',
-      () => import('../records/key.command.ts'),
+      () => import('../credentials/key.command.ts'),
     ],
-    ['client', 'programs that use legacy tokens', () => import('../records/client.command.ts')],
+    ['client', 'programs that use legacy tokens', () => import('../credentials/client.command.ts')],
   ],
   Fleet: [
     [
@@ -88,24 +80,24 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
     [
       'control',
       'the control database: migrations, logins, master key',
-      () => import('../fleet/control-database/control.command.ts'),
+      () => import('../recovery/control.command.ts'),
     ],
   ],
   Servers: [
     [
       'server',
       'PostgreSQL servers that tenants are placed on',
-      () => import('../fleet/servers/server.command.ts'),
+      () => import('../servers/server.command.ts'),
     ],
     [
       'move',
       'move a tenant to another server while it is served',
-      () => import('../databases/move.command.ts'),
+      () => import('../databases/verbs/move.command.ts'),
     ],
     [
       'databases',
       'databases beside those that tenants have now',
-      () => import('../databases/databases.command.ts'),
+      () => import('../databases/verbs/databases.command.ts'),
     ],
   ],
   Backup: [
@@ -121,8 +113,8 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
     ],
   ],
   Look: [
-    ['list', 'list the tenants', () => import('../records/tenant.command.ts')],
-    ['show', 'show one tenant', () => import('../records/tenant.command.ts')],
+    ['list', 'list the tenants', () => import('../registry/tenant.command.ts')],
+    ['show', 'show one tenant', () => import('../registry/tenant.command.ts')],
     [
       'status',
       'show versions and states of the fleet, and failed tenants',
@@ -131,13 +123,13 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
     [
       'processes',
       'list the running processes and their connections',
-      () => import('../records/processes.command.ts'),
+      () => import('../servers/processes.command.ts'),
     ],
-    ['usage', 'show what tenants used', () => import('../records/usage.command.ts')],
+    ['usage', 'show what tenants used', () => import('../registry/usage.command.ts')],
     [
       'logs',
       'list what operators changed, when and why',
-      () => import('../records/logs.command.ts'),
+      () => import('../registry/logs.command.ts'),
     ],
     [
       'doctor',

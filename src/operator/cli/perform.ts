@@ -10,7 +10,7 @@ import {
   type RecordBirth,
 } from '../command/operation.ts';
 import { type Fields, withDefaults } from '../command/operation-fields.ts';
-import type { RecordedAction } from '../records/record-action.ts';
+import type { RecordedAction } from '../registry/record-action.ts';
 import { catalogue } from './catalogue.ts';
 import { exitUsage } from './command.ts';
 import { explainLogin } from './explain-login.ts';
@@ -78,7 +78,7 @@ type Work = (call: Call, recordBirth?: RecordBirth) => Promise<unknown>;
 
 /** Runs the work of a command on a control database at head, as a process that beats. */
 async function onControlHead(installation: Installation, call: Call, work: Work): Promise<unknown> {
-  const { requireControlHead } = await import('../fleet/control-database/control-head.ts');
+  const { requireControlHead } = await import('../recovery/control-head.ts');
   const { beating } = await import('../command/beating.ts');
   const { effect, handling } = call.operation;
 
@@ -86,7 +86,7 @@ async function onControlHead(installation: Installation, call: Call, work: Work)
     isOperator: effect !== 'reads' && handling.control !== 'rows',
   });
 
-  const { resolveSlugs } = await import('../records/tenant-slugs.ts');
+  const { resolveSlugs } = await import('../registry/tenant-slugs.ts');
   const { fields } = call.operation;
   const given = await resolveSlugs(installation, fields, call.given, printWarning);
 
@@ -121,7 +121,7 @@ async function recorded(
   const { operation, given, dryRun, reason } = call;
   const action = dryRun ? undefined : actionOf(operation, given, reason);
   if (!action) return work(call);
-  const { recordAction } = await import('../records/record-action.ts');
+  const { recordAction } = await import('../registry/record-action.ts');
   return recordAction(statements, action, recordBirth => work(call, recordBirth));
 }
 

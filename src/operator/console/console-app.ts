@@ -5,7 +5,7 @@ import Koa from 'koa';
 import { assets, type Content, mediaTypes } from '../../lib/html/assets.ts';
 import { html } from '../../lib/html/html.ts';
 import { explain, OperatorError } from '../../lib/log/operator-error.ts';
-import { findSlugHolder } from '../records/tenant-slugs.ts';
+import { findSlugHolder } from '../registry/tenant-slugs.ts';
 import { linkCommands } from './command-line.ts';
 import {
   type Answer,

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { type Html, html } from '../../lib/html/html.ts';
 import type { Tone } from '../command/state-tone.ts';
-import type { TenantSummary, TenantWithHealth } from '../records/read-tenants.ts';
-import type { HealthReason } from '../records/tenant-health.ts';
-import { transitionsFrom } from '../records/transitions.ts';
+import type { TenantSummary, TenantWithHealth } from '../registry/read-tenants.ts';
+import type { HealthReason } from '../registry/tenant-health.ts';
+import { transitionsFrom } from '../registry/transitions.ts';
 import { linkCommands } from './command-line.ts';
 import type { PageRequest } from './console-page.ts';
 import { state, time } from './format.ts';

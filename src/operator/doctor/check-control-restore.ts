@@ -1,11 +1,7 @@
 import type pg from 'pg';
 import { lockKey, lockSpaces } from '../../lib/postgres/advisory-locks.ts';
 import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
-import {
-  repeatCommand,
-  restoredFromOf,
-  restoringName,
-} from '../fleet/control-database/restoring-database.ts';
+import { repeatCommand, restoredFromOf, restoringName } from '../recovery/restoring-database.ts';
 import { type Finding, toFinding } from './finding.ts';
 import { psqlCommand } from './psql-command.ts';
 

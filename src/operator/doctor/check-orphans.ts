@@ -1,6 +1,6 @@
 import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
-import { isPhysicalName } from '../databases/database-names.ts';
-import { closedStamp, nobody } from '../databases/database-stamp.ts';
+import { isPhysicalName } from '../databases/store/database-names.ts';
+import { closedStamp, nobody } from '../databases/store/database-stamp.ts';
 import { asOwner, type CheckContext, recordedNames } from './check-context.ts';
 import type { Report } from './finding.ts';
 import { unknownGuid } from './orphan-identities.ts';

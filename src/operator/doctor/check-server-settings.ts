@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { reserveOf } from '../../tenancy/connections/share.ts';
-import { minServerVersion } from '../records/usable-server.ts';
+import { minServerVersion } from '../servers/usable-server.ts';
 import type { Report } from './finding.ts';
 import type { ServerMeasures } from './reports.ts';
 

@@ -5,7 +5,7 @@ import { connectFailure } from '../../lib/log/postgres-causes.ts';
 import { catalogQuerySettings, withConnection } from '../../lib/postgres/connection.ts';
 import { requireOwnSession, SharedSessionError } from '../../lib/postgres/session-probe.ts';
 import { errorText } from '../command/texts.ts';
-import { readOwnDisk } from '../databases/room.ts';
+import { readOwnDisk } from '../databases/copy/room.ts';
 import { createEarlierComparison, createSchemaComparison } from '../schema/schema-comparison.ts';
 import { serviceLoginOf } from '../schema/service-login.ts';
 import { headFingerprint, migrationsDigest, newerDigests } from '../schema/template.ts';

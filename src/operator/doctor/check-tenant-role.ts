@@ -1,6 +1,6 @@
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../lib/postgres/quote.ts';
-import { tenantVerifier } from '../databases/create-database.ts';
+import { tenantVerifier } from '../databases/protocol/create-database.ts';
 import { tenantGroup } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
 import { checkUnprivileged, placeOf } from './check-unprivileged.ts';

@@ -11,14 +11,14 @@ import { statementsOf } from '../../lib/postgres/statements.ts';
 import { holderName, readFeedHolder } from '../../sales/events/held-feeds.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import { errorText } from '../command/texts.ts';
-import { tenantVerifier } from '../databases/create-database.ts';
-import { closedStamp } from '../databases/database-stamp.ts';
-import { findWithoutEntity, type LimitedUser } from '../databases/users-without-entity.ts';
-import { type ReadOnlyLock, readOnlyLockSql, readOnlyText } from '../records/read-only-lock.ts';
-import { readTextOrder, textOrderFault } from '../records/text-order.ts';
+import { findWithoutEntity, type LimitedUser } from '../databases/copy/users-without-entity.ts';
+import { tenantVerifier } from '../databases/protocol/create-database.ts';
+import { closedStamp } from '../databases/store/database-stamp.ts';
 import { findLoginFault, isRefusedLogin, type LoginFault } from '../schema/login-fault.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { tenantGroup } from '../schema/template.ts';
+import { readTextOrder, textOrderFault } from '../schema/text-order.ts';
+import { type ReadOnlyLock, readOnlyLockSql, readOnlyText } from '../servers/read-only-lock.ts';
 import { checkCluster } from './check-cluster.ts';
 import {
   checkAppendOnlyTables,

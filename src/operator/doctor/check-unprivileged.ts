@@ -1,5 +1,5 @@
 import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
-import { isPhysicalName } from '../databases/database-names.ts';
+import { isPhysicalName } from '../databases/store/database-names.ts';
 import { tenantGroup } from '../schema/template.ts';
 import { type CheckContext, recordedNames } from './check-context.ts';
 import type { RoleFacts } from './server-facts.ts';

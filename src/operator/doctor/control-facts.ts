@@ -4,11 +4,11 @@ import type { Installation } from '../../control/installation.ts';
 import { lockKey, lockSpaces } from '../../lib/postgres/advisory-locks.ts';
 import { readServerIdentity } from '../../lib/postgres/server-address.ts';
 import { backupLocks } from '../backup/backup-lock.ts';
-import type { DatabaseState } from '../databases/database-store.ts';
-import { readStored, type StoredDatabase } from '../databases/list-databases.ts';
-import { type LimitedUser, readLimitedUsers } from '../databases/users-without-entity.ts';
-import { type RegisteredProcess, registeredProcesses } from '../records/running-services.ts';
-import { readTextOrder, type TextOrder } from '../records/text-order.ts';
+import { type LimitedUser, readLimitedUsers } from '../databases/copy/users-without-entity.ts';
+import type { DatabaseState } from '../databases/store/database-store.ts';
+import { readStored, type StoredDatabase } from '../databases/verbs/list-databases.ts';
+import { type RegisteredProcess, registeredProcesses } from '../schema/running-services.ts';
+import { readTextOrder, type TextOrder } from '../schema/text-order.ts';
 import {
   type ArchiveFacts,
   type OverdueRetention,

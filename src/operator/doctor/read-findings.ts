@@ -2,7 +2,7 @@ import type { ControlStatements } from '../../control/installation.ts';
 import { tenantHead } from '../../control/tenant-head.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
-import { doneSql, guidOfFinding, isDoneSql, lastReportSql } from '../records/done-since.ts';
+import { doneSql, guidOfFinding, isDoneSql, lastReportSql } from '../registry/done-since.ts';
 import { type DoctorReport, type ReportedFinding, thisBuild } from './reports.ts';
 
 /** A finding of the last report. */

@@ -10,9 +10,9 @@ import {
   unverifiedRedisHost,
   unverifiedText,
 } from '../../lib/postgres/unverified-host.ts';
-import { requireControlHead } from '../fleet/control-database/control-head.ts';
-import { provisionDemoTenant } from '../fleet/lifecycle/demo-records.ts';
-import { readManifest } from '../fleet/lifecycle/manifest.ts';
+import { provisionDemoTenant } from '../lifecycle/demo-records.ts';
+import { readManifest } from '../lifecycle/manifest.ts';
+import { requireControlHead } from '../recovery/control-head.ts';
 import { migrateTenants } from '../schema/migrate-tenants.ts';
 import { createServiceLogin, isOperatorLogin } from '../schema/service-login.ts';
 import { readDemoLogin } from './read-demo-login.ts';

@@ -4,7 +4,7 @@ import type { Passwords } from '../../accounts/auth/passwords.ts';
 import { User } from '../../control/control-entities.ts';
 import type { DemoLogin } from '../../control/demo-login.ts';
 import type { Installation } from '../../control/installation.ts';
-import type { Provisioned } from '../fleet/lifecycle/provision.ts';
+import type { Provisioned } from '../lifecycle/provision.ts';
 
 /**
  * Returns the login of the demo user. The first start stores the password as `demo-password` in

@@ -3,8 +3,8 @@ import type { Installation } from '../../control/installation.ts';
 import { canServe, type SchemaVersion } from '../../control/schema-version.ts';
 import { tenantHead } from '../../control/tenant-head.ts';
 import { loadMigrations } from '../../lib/postgres/migration-steps.ts';
-import { type RunningService, runningServices } from '../records/running-services.ts';
 import { lastOutcome, type RunRequest } from './migration-runs.ts';
+import { type RunningService, runningServices } from './running-services.ts';
 import { compatibleFrom, readSchemaSteps, versionOf } from './schema-steps.ts';
 
 /**

@@ -1,7 +1,7 @@
 import type { ControlStatements } from '../../control/installation.ts';
 import { tenantHead } from '../../control/tenant-head.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
-import { type FleetHealth, readFleetHealth } from '../records/read-tenants.ts';
+import { type FleetHealth, readFleetHealth } from '../registry/read-tenants.ts';
 import { listRuns, type RunOutcome, type RunSummary, runOutcomes } from './list-runs.ts';
 import { closeAbandonedRuns } from './migration-runs.ts';
 

@@ -11,8 +11,8 @@ import { migrationNames } from '../../lib/postgres/migration-names.ts';
 import { loadMigrations, runMigrations } from '../../lib/postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../lib/postgres/quote.ts';
 import { type Statements, statementsOf } from '../../lib/postgres/statements.ts';
-import { newDatabaseOptions, readTextOrder, textOrderFault } from '../records/text-order.ts';
 import { grantServicePrivileges } from './service-login.ts';
+import { newDatabaseOptions, readTextOrder, textOrderFault } from './text-order.ts';
 
 /**
  * Brings the control database to head. One process does so at a time.

@@ -9,7 +9,7 @@ import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
-import { guidOfFinding } from '../records/done-since.ts';
+import { guidOfFinding } from '../registry/done-since.ts';
 import type { RunServer, SchemaRun } from './bring-to-head.ts';
 import { readFailingTenants } from './fleet-status.ts';
 import { migrateTenant } from './migrate-tenant.ts';

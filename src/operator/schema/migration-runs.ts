@@ -3,7 +3,7 @@ import type { OutcomeState, RunState } from '../../control/migration-run.ts';
 import { lockSpaces, releaseLock, tryLock } from '../../lib/postgres/advisory-locks.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { operatorName } from '../command/operator-name.ts';
-import { requireFound } from '../records/read-tenants.ts';
+import { requireFound } from '../registry/read-tenants.ts';
 import type { MigrationFailure } from './migration-failure.ts';
 
 /** The options of a run. */

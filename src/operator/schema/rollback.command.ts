@@ -18,7 +18,7 @@ Bring the tenant back to head: bin/backoffice migrate <slug>`,
     const { processesBlockingRollback } = await import('./blocking-processes.ts');
     const { findUndo } = await import('./rollback.ts');
     const { readSchemaSteps } = await import('./schema-steps.ts');
-    const { findTenant } = await import('../records/tenants.ts');
+    const { findTenant } = await import('../registry/tenants.ts');
     const { schemaVersion: version } = await findTenant(installation, slug);
     findUndo(await readSchemaSteps(), slug, version);
     const blockedBy = await processesBlockingRollback(installation, slug);

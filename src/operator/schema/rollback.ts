@@ -2,7 +2,7 @@ import type { Installation } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { lockSpaces, withLock } from '../../lib/postgres/advisory-locks.ts';
 import { errorText } from '../command/texts.ts';
-import { findTenant, requireNamed } from '../records/tenants.ts';
+import { findTenant, requireNamed } from '../registry/tenants.ts';
 import { beginRun, endRun, recordOutcome, recordRunning } from './migration-runs.ts';
 import {
   changeSchema,

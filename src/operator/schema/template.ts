@@ -19,9 +19,9 @@ import {
   fingerprintMethod,
   schemaObjects,
 } from '../../lib/postgres/schema-fingerprint.ts';
-import { isInCodePointOrder, newDatabaseOptions } from '../records/text-order.ts';
 import { createPrivate, dropOwned, renameOwned } from './owned-databases.ts';
 import { readSchemaSteps } from './schema-steps.ts';
+import { isInCodePointOrder, newDatabaseOptions } from './text-order.ts';
 
 /**
  * Returns the group role of a server, whose members are the login roles of its tenants. Tables

@@ -4,7 +4,7 @@ import { linkToken, newLink } from '../../../src/accounts/mails/mail-link.ts';
 import { removeUnconfirmed } from '../../../src/accounts/mails/remove-old-deliveries.ts';
 import { transactControl } from '../../../src/control/database.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
-import { addClient } from '../../../src/operator/records/clients.ts';
+import { addClient } from '../../../src/operator/credentials/clients.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { readLockWaiters } from '../../support/lock-waiters.ts';
 import { startMailServer } from '../../support/mail-server.ts';

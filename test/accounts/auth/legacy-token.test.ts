@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { addClient, revokeClient } from '../../../src/operator/records/clients.ts';
-import { listClients } from '../../../src/operator/records/read-users.ts';
-import { setDisabled } from '../../../src/operator/records/users.ts';
+import { addClient, revokeClient } from '../../../src/operator/credentials/clients.ts';
+import { listClients } from '../../../src/operator/credentials/read-users.ts';
+import { setDisabled } from '../../../src/operator/credentials/users.ts';
 import type { ApiResponse, Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { lockWaiters } from '../../support/lock-waiters.ts';

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { permissions as allPermissions } from '../../../src/control/permissions.ts';
 import { sessionLifetime } from '../../../src/control/token-lifetime.ts';
-import { addClient } from '../../../src/operator/records/clients.ts';
+import { addClient } from '../../../src/operator/credentials/clients.ts';
 import { Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { controlSql, type TestTenant, useWorld } from '../../support/world.ts';

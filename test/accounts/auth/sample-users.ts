@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { User } from '../../../src/control/control-entities.ts';
-import { findTenant } from '../../../src/operator/records/tenants.ts';
-import { addUser } from '../../../src/operator/records/users.ts';
+import { addUser } from '../../../src/operator/credentials/users.ts';
+import { findTenant } from '../../../src/operator/registry/tenants.ts';
 import { eventually } from '../../support/eventually.ts';
 import { tryMailsNow } from '../../support/mails.ts';
 import { controlSql, type TestTenant, type World } from '../../support/world.ts';

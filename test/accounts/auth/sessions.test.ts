@@ -5,7 +5,7 @@ import { SecretBox } from '../../../src/control/secret-box.ts';
 import { refreshRepeatSeconds, sessionLifetime } from '../../../src/control/token-lifetime.ts';
 import { problem } from '../../../src/lib/errors.ts';
 import { requestDeadlineMs } from '../../../src/lib/runtime/deadline.ts';
-import { setPassword } from '../../../src/operator/records/users.ts';
+import { setPassword } from '../../../src/operator/credentials/users.ts';
 import type { ApiResponse, Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { lockWaiters } from '../../support/lock-waiters.ts';

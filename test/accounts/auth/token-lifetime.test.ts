@@ -8,7 +8,7 @@ import {
   refreshRepeatSeconds,
   sessionLifetime,
 } from '../../../src/control/token-lifetime.ts';
-import { rotateKey } from '../../../src/operator/records/keys.ts';
+import { rotateKey } from '../../../src/operator/credentials/keys.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
 import { activeKey } from './forge.ts';

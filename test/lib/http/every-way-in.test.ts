@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { checkManifest } from '../../../src/operator/fleet/lifecycle/manifest.ts';
+import { checkManifest } from '../../../src/operator/lifecycle/manifest.ts';
 import { invitation, usersPath } from '../../accounts/people/people-world.ts';
 import { useConsole } from '../../operator/console/console-client.ts';
 import type { ApiResponse } from '../../support/client.ts';

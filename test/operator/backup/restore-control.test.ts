@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { type AgeIdentity, makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
-import { addUser, generatePassword } from '../../../src/operator/records/users.ts';
+import { addUser, generatePassword } from '../../../src/operator/credentials/users.ts';
 import { membersOf, sealBytes, tarOf } from '../../support/age-archives.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';

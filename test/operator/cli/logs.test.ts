@@ -2,7 +2,7 @@ import { userInfo } from 'node:os';
 import { expect } from 'chai';
 import type { Command } from 'commander';
 import { createProgram } from '../../../src/operator/cli/program.ts';
-import type { ActionSummary } from '../../../src/operator/records/list-actions.ts';
+import type { ActionSummary } from '../../../src/operator/registry/list-actions.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { controlSql, useWorld } from '../../support/world.ts';

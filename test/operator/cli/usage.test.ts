@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { parse } from 'csv-parse/sync';
-import type { TenantUsageSummary } from '../../../src/operator/records/read-usage.ts';
+import type { TenantUsageSummary } from '../../../src/operator/registry/read-usage.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { controlSql, useWorld } from '../../support/world.ts';

@@ -5,7 +5,7 @@ import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, sql } from '../../support/world.ts';
-import { storeFindings } from '../records/stored-findings.ts';
+import { storeFindings } from '../registry/stored-findings.ts';
 import { useConsole } from './console-client.ts';
 
 const missing = {

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { lockSpaces } from '../../../src/lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
-import type { ListedDatabase } from '../../../src/operator/databases/list-databases.ts';
+import type { ListedDatabase } from '../../../src/operator/databases/verbs/list-databases.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';

@@ -3,7 +3,7 @@ import pg from 'pg';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { lockSpaces } from '../../../src/lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
-import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
+import { closedStamp } from '../../../src/operator/databases/store/database-stamp.ts';
 import type { Client } from '../../support/client.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { expect } from 'chai';
 import { SecretBox } from '../../../src/control/secret-box.ts';
-import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
+import { closedStamp } from '../../../src/operator/databases/store/database-stamp.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';

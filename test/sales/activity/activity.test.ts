@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { owners } from '../../../src/control/secret-box.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
-import { findTenant } from '../../../src/operator/records/tenants.ts';
+import { findTenant } from '../../../src/operator/registry/tenants.ts';
 import type { ApiResponse, Client } from '../../support/client.ts';
 import { invalidIds } from '../../support/invalid-ids.ts';
 import { startServerBeside } from '../../support/server-beside.ts';

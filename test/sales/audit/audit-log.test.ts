@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { owners } from '../../../src/control/secret-box.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
-import { findTenant } from '../../../src/operator/records/tenants.ts';
+import { findTenant } from '../../../src/operator/registry/tenants.ts';
 import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
 import { type AuditEntry, auditOf, expectRefused, newestAudit } from '../resources/expect.ts';
 

@@ -3,7 +3,7 @@ import {
   accessTokenLifetimeSeconds,
   clockSkewSeconds,
 } from '../../../src/control/token-lifetime.ts';
-import { addClient } from '../../../src/operator/records/clients.ts';
+import { addClient } from '../../../src/operator/credentials/clients.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';

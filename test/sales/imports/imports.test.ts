@@ -4,7 +4,7 @@ import { text } from 'node:stream/consumers';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect } from 'chai';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
-import { addClient } from '../../../src/operator/records/clients.ts';
+import { addClient } from '../../../src/operator/credentials/clients.ts';
 import type { Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { readLockWaiters } from '../../support/lock-waiters.ts';

@@ -1,6 +1,6 @@
 import type { Mutant } from '../mutants.ts';
 
-const protocol = 'src/operator/databases/database-protocol.ts';
+const protocol = 'src/operator/databases/protocol/database-protocol.ts';
 const world = 'test/simulation/databases/database-world.ts';
 const run = 'test/simulation/databases/database-run.ts';
 const steps = 'test/simulation/databases/database-steps.ts';

@@ -2,7 +2,7 @@ import {
   type DatabaseGoal,
   type DatabaseStep,
   databaseProtocol,
-} from '../../../src/operator/databases/database-protocol.ts';
+} from '../../../src/operator/databases/protocol/database-protocol.ts';
 import { violation } from '../violation.ts';
 import { controlEffects, databaseEffects, type RunState } from './database-steps.ts';
 import type { DatabaseServer, DatabaseWorld, TenantDatabase } from './database-world.ts';

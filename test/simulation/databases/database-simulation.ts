@@ -1,4 +1,4 @@
-import type { DatabaseGoal } from '../../../src/operator/databases/database-protocol.ts';
+import type { DatabaseGoal } from '../../../src/operator/databases/protocol/database-protocol.ts';
 import { Random } from '../random.ts';
 import { Scheduler } from '../scheduler.ts';
 import type { SimulationOptions } from '../simulation-options.ts';

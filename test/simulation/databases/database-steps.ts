@@ -1,7 +1,7 @@
 import type {
   DatabaseGoal,
   DatabaseStep,
-} from '../../../src/operator/databases/database-protocol.ts';
+} from '../../../src/operator/databases/protocol/database-protocol.ts';
 import { violation } from '../violation.ts';
 import type { DatabaseServer, DatabaseWorld, TenantDatabase } from './database-world.ts';
 

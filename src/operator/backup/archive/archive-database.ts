@@ -7,7 +7,7 @@ import {
   type RecordedMigrations,
   recordedMigrations,
 } from '../../../lib/postgres/migration-names.ts';
-import type { ForeignObjects } from '../../databases/foreign-objects.ts';
+import type { ForeignObjects } from '../../databases/copy/foreign-objects.ts';
 import { identityTables } from '../../schema/tenant-tables.ts';
 import type { ArchiveManifest } from './archive-documents.ts';
 import {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { GivenNumbers } from '../../databases/carry-numbers.ts';
+import type { GivenNumbers } from '../../databases/copy/carry-numbers.ts';
 
 /*
  * The two JSON documents of an archive: the header is its first member, the manifest its last.

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { quoteIdentifier } from '../../../lib/postgres/quote.ts';
-import type { ForeignObjects } from '../../databases/foreign-objects.ts';
-import { readSequences } from '../../databases/replace-tables.ts';
+import type { ForeignObjects } from '../../databases/copy/foreign-objects.ts';
+import { readSequences } from '../../databases/copy/replace-tables.ts';
 import { beginSnapshot } from '../../schema/snapshot.ts';
 import {
   canonicalTextSettings,

@@ -9,7 +9,7 @@ import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { recordedMigrations } from '../../../lib/postgres/migration-names.ts';
 import { quoteIdentifier, quoteLiteral } from '../../../lib/postgres/quote.ts';
-import { findTenant } from '../../records/tenants.ts';
+import { findTenant } from '../../registry/tenants.ts';
 import { identityTables } from '../../schema/tenant-tables.ts';
 import type { ArchiveManifest } from './archive-documents.ts';
 import {

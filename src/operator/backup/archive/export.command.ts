@@ -20,7 +20,7 @@ const exportData = defineOperation({
   effect: 'changes',
   async plan({ slug, to }, { installation }) {
     const { requireNoFile } = await import('./export-tenant.ts');
-    const { findTenant } = await import('../../records/tenants.ts');
+    const { findTenant } = await import('../../registry/tenants.ts');
     const file = resolve(to);
     await findTenant(installation, slug);
     await requireNoFile(file);

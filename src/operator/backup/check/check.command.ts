@@ -3,7 +3,7 @@ import { defineOperation } from '../../command/operation.ts';
 import { amount, optionalArgument } from '../../command/operation-fields.ts';
 import { hasFailed, reportOutcomes } from '../../command/run-fleet.ts';
 import { countText } from '../../command/texts.ts';
-import { readTenant } from '../../records/read-tenants.ts';
+import { readTenant } from '../../registry/read-tenants.ts';
 import { openBackupTarget } from '../target/open-target.ts';
 import type { DrillOutcome } from './drill-archives.ts';
 import type { ArchiveCheck } from './verify-archives.ts';

@@ -1,6 +1,6 @@
 import type pg from 'pg';
-import type { EarlierData } from '../../databases/fill-database.ts';
-import { fillTables, type StoredTable } from '../../databases/fill-tables.ts';
+import type { EarlierData } from '../../databases/copy/fill-database.ts';
+import { fillTables, type StoredTable } from '../../databases/copy/fill-tables.ts';
 import { boundsOf } from '../archive/archive-bytes.ts';
 import type { ArchivedTable } from '../archive/archive-documents.ts';
 import { ArchiveFault } from '../archive/archive-fault.ts';

@@ -2,7 +2,7 @@ import type { Tenant } from '../../../control/control-entities.ts';
 import type { ControlAddress, Installation } from '../../../control/installation.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
-import type { EarlierData } from '../../databases/fill-database.ts';
+import type { EarlierData } from '../../databases/copy/fill-database.ts';
 import { foreignLeftOut } from '../archive/archive-documents.ts';
 import { ArchiveFault } from '../archive/archive-fault.ts';
 import { readArchiveRowsOf, recogniseArchive } from '../archive-rows.ts';

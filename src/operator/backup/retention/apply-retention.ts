@@ -7,7 +7,7 @@ import { fleetTasks } from '../../command/fleet-tasks.ts';
 import { operatorName } from '../../command/operator-name.ts';
 import { type FleetObservers, runFleet } from '../../command/run-fleet.ts';
 import { errorText } from '../../command/texts.ts';
-import { withTenantUnchanged } from '../../databases/with-tenant.ts';
+import { withTenantUnchanged } from '../../databases/protocol/with-tenant.ts';
 import { canonicalTextSettings } from '../../schema/tenant-tables.ts';
 import { differenceOf } from '../archive-list.ts';
 import { type ArchiveRow, readArchiveRowsOf, readControlTime } from '../archive-rows.ts';

@@ -1,6 +1,6 @@
 import type { ServerAccess } from '../../../control/installation.ts';
 import type { Queryable } from '../../../lib/postgres/shared-connection.ts';
-import { requireFound } from '../../records/read-tenants.ts';
+import { requireFound } from '../../registry/read-tenants.ts';
 import { type HistoryKind, kindNames } from './history-kinds.ts';
 import { cutoffOf } from './retention-age.ts';
 

@@ -1,7 +1,7 @@
 import type { ControlStatements } from '../../../control/installation.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { operatorName } from '../../command/operator-name.ts';
-import { noSuchTenant } from '../../records/read-tenants.ts';
+import { noSuchTenant } from '../../registry/read-tenants.ts';
 
 /**
  * The ages to which rows are kept (`parseAge`). Null stands for the default; in the default

@@ -11,7 +11,7 @@ import {
 } from '../../command/operation-fields.ts';
 import { type FleetObservers, hasFailed, reportOutcomes } from '../../command/run-fleet.ts';
 import { tableText } from '../../command/text-table.ts';
-import { readTenant } from '../../records/read-tenants.ts';
+import { readTenant } from '../../registry/read-tenants.ts';
 import type { RetentionOutcome, RetentionReport } from './apply-retention.ts';
 import { parseAge } from './retention-age.ts';
 import {

@@ -1,8 +1,8 @@
 import { html } from '../../../lib/html/html.ts';
 import { readFindings } from '../../doctor/read-findings.ts';
 import type { ReportedFinding, ServerMeasures } from '../../doctor/reports.ts';
-import { listProcesses } from '../../records/processes.ts';
-import { bytesByServer, listServers } from '../../records/read-servers.ts';
+import { bytesByServer, listServers } from '../../registry/read-servers.ts';
+import { listProcesses } from '../../servers/processes.ts';
 import type { PageRequest } from '../console-page.ts';
 import { hour, size, state, time } from '../format.ts';
 import { operationLink, withQuery } from '../links.ts';

@@ -1,7 +1,7 @@
 import { type Html, html } from '../../../lib/html/html.ts';
 import { countText } from '../../command/texts.ts';
 import { readFindings, type StoredFinding } from '../../doctor/read-findings.ts';
-import { listActions } from '../../records/list-actions.ts';
+import { listActions } from '../../registry/list-actions.ts';
 import { linkCommands } from '../command-line.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { fault, inlineCode, state, time } from '../format.ts';

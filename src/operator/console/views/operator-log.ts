@@ -2,7 +2,7 @@ import { type Html, html } from '../../../lib/html/html.ts';
 import { pageText } from '../../command/list-parts.ts';
 import { parseTime } from '../../command/operation-fields.ts';
 import { type Candidate, readStoredValues } from '../../command/stored-values.ts';
-import { lastRoutineRuns, pageActions } from '../../records/list-actions.ts';
+import { lastRoutineRuns, pageActions } from '../../registry/list-actions.ts';
 import type { PageRequest } from '../console-page.ts';
 import { localTime } from '../form-values.ts';
 import { shorten, state, utc } from '../format.ts';

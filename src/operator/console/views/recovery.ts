@@ -1,7 +1,7 @@
 import { type Html, html } from '../../../lib/html/html.ts';
 import { readArchiveAge, readArchiveAges } from '../../backup/archive-ages.ts';
 import type { ArchiveSummary } from '../../backup/list-archives.ts';
-import { readTenant } from '../../records/read-tenants.ts';
+import { readTenant } from '../../registry/read-tenants.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';
 import { fault, size, state, utc } from '../format.ts';
 import { actions, operationLink, recoveryPath, tenantPath } from '../links.ts';

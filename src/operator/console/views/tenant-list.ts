@@ -1,8 +1,8 @@
 import { type Html, html } from '../../../lib/html/html.ts';
 import { readEmail } from '../../../lib/http/email.ts';
-import { pageTenants, tenantSorts, tenantStates } from '../../records/read-tenants.ts';
-import { findUsers } from '../../records/read-users.ts';
-import { healthStates } from '../../records/tenant-health.ts';
+import { findUsers } from '../../credentials/read-users.ts';
+import { pageTenants, tenantSorts, tenantStates } from '../../registry/read-tenants.ts';
+import { healthStates } from '../../registry/tenant-health.ts';
 import type { PageRequest } from '../console-page.ts';
 import { numberText } from '../format.ts';
 import { decided, healthCell } from '../health-view.ts';

@@ -1,17 +1,17 @@
 import { type Html, html } from '../../../lib/html/html.ts';
 import { readArchiveAge } from '../../backup/archive-ages.ts';
 import { needsConfirmation } from '../../command/operation.ts';
-import { listDatabases, served } from '../../databases/list-databases.ts';
-import { listPlaces, type Place } from '../../databases/list-places.ts';
-import { type ActionSummary, listActions } from '../../records/list-actions.ts';
+import { listClients, listUsers, type UserSummary } from '../../credentials/read-users.ts';
+import { listDatabases, served } from '../../databases/verbs/list-databases.ts';
+import { listPlaces, type Place } from '../../databases/verbs/list-places.ts';
+import { type ActionSummary, listActions } from '../../registry/list-actions.ts';
 import {
   readTenant,
   showTenant,
   type TenantSummary,
   type TenantWithHealth,
-} from '../../records/read-tenants.ts';
-import { readUsage } from '../../records/read-usage.ts';
-import { listClients, listUsers, type UserSummary } from '../../records/read-users.ts';
+} from '../../registry/read-tenants.ts';
+import { readUsage } from '../../registry/read-usage.ts';
 import { type TenantRun, tenantRuns } from '../../schema/list-runs.ts';
 import { linkCommands } from '../command-line.ts';
 import type { ConsolePage, PageRequest } from '../console-page.ts';

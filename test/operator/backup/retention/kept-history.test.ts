@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../../src/control/server-urls.ts';
 import { withConnection } from '../../../../src/lib/postgres/connection.ts';
 import { cutoffOf, parseAge } from '../../../../src/operator/backup/retention/retention-age.ts';
-import { generatePassword } from '../../../../src/operator/records/users.ts';
+import { generatePassword } from '../../../../src/operator/credentials/users.ts';
 import { sql, useWorld } from '../../../support/world.ts';
 
 describe('history that no retention has asked to remove', () => {

@@ -1,0 +1,315 @@
+import type pg from 'pg';
+import type { Passwords } from '../../accounts/auth/passwords.ts';
+import type { Tenant } from '../../control/control-entities.ts';
+import type { Installation } from '../../control/installation.ts';
+import { tenantFeatures } from '../../control/tenant-features.ts';
+import { requireTenantHead, tenantHead } from '../../control/tenant-head.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { withConnection } from '../../lib/postgres/connection.ts';
+import { inTransaction } from '../../lib/postgres/in-transaction.ts';
+import { findUser } from '../credentials/users.ts';
+import {
+  type GivenNumbers,
+  goOnAfter,
+  readGivenNumbers,
+  readKnownNumbers,
+  skippedNumbers,
+} from '../databases/copy/carry-numbers.ts';
+import {
+  type EarlierData,
+  fillWith,
+  requireKnownVersion,
+} from '../databases/copy/fill-database.ts';
+import { copyTables } from '../databases/copy/fill-tables.ts';
+import { readForeignObjects, rowsLeft } from '../databases/copy/foreign-objects.ts';
+import { type CopyRoom, checkRoom, planRoom, readBytes } from '../databases/copy/room.ts';
+import { beginOwnFeed } from '../databases/store/database-stamp.ts';
+import { copyFrom, requireNotPurging } from '../registry/purging.ts';
+import { tenantExists } from '../registry/read-tenants.ts';
+import { requireFreeSlug } from '../registry/tenant-slugs.ts';
+import {
+  closedError,
+  connectTenant,
+  findNamedTenant,
+  findTenant,
+  holdOpen,
+} from '../registry/tenants.ts';
+import { readSchemaState } from '../schema/schema-steps.ts';
+import { inSnapshot } from '../schema/snapshot.ts';
+import { canonicalTextSettings, identityTables } from '../schema/tenant-tables.ts';
+import { checkManifest, type Manifest } from './manifest.ts';
+import { lockProvisioning, provision, requireSameBeginning } from './provision.ts';
+
+/** A clone: of which tenant, under which slug, and the users who may log in to it. */
+export interface CloneRequest {
+  readonly slug: string;
+  readonly newSlug: string;
+  /** The addresses of users of the source. */
+  readonly logins: readonly string[];
+}
+
+/**
+ * Creates a tenant with the data, roles and users that another tenant has at one moment. The
+ * source is served meanwhile. The clone has its own database, login role and signing key;
+ * sessions, API clients and their tokens are not copied. It is isolated: no mail gets from it
+ * to the users of the source. It can be run again after it was killed at any point.
+ * Every user of it is disabled but those who are named: who leaves the source, or loses rights
+ * there, is not thought of in a clone.
+ * @param data earlier data of the source, in place of its present one
+ */
+export async function cloneTenant(
+  installation: Installation,
+  passwords: Passwords,
+  { slug, newSlug, logins }: CloneRequest,
+  data?: EarlierData,
+): Promise<Tenant> {
+  const source = await findTenant(installation, slug);
+  const open = await requireActiveUsers(installation, source, logins);
+  const manifest = manifestOf(source, newSlug);
+  if (data) await requireKnownVersion(data.schemaVersion);
+  const { tenant, created } = await copyFrom(installation, source, newSlug, async () => {
+    const copied = data ?? (await presentData(installation, source));
+    await checkRoom(installation, {
+      server: source.server,
+      adminUrl: installation.servers.adminUrl(source.server),
+      of: slug,
+      bytes: copied.bytes,
+    });
+
+    return provision(installation, passwords, manifest, {
+      first: {
+        logins: [],
+        populate: clone => populate(installation, source, clone, { data: copied, open }),
+        isIsolated: true,
+        copy: { bytes: copied.bytes },
+        version: data?.schemaVersion,
+      },
+    });
+  });
+  if (!created) throw tenantExists(tenant);
+
+  return tenant;
+}
+
+/**
+ * Checks that a tenant can be cloned, and returns where its clone would be, and what others
+ * have made in its database that no clone has; changes nothing.
+ * @throws {OperatorError} when it is not ready, or the new slug is taken or no slug
+ */
+export async function planClone(
+  installation: Installation,
+  { slug, newSlug, logins }: CloneRequest,
+): Promise<ClonePlan> {
+  const source = await findTenant(installation, slug);
+  const { server } = manifestOf(source, newSlug);
+  await requireNotPurging(installation, newSlug);
+  const existing = await findNamedTenant(installation, newSlug);
+  if (existing && existing.status !== 'provisioning') throw tenantExists(existing);
+  if (existing) requireSameBeginning(existing, true);
+  else await requireFreeSlug(installation, newSlug);
+  const open = await requireActiveUsers(installation, source, logins);
+  const leaves = await readLeft(installation, source);
+  const room = await planRoom(installation, source, source.server);
+  return {
+    slug: newSlug,
+    of: slug,
+    server: server ?? source.server.name,
+    logins: open,
+    leaves,
+    room,
+  };
+}
+
+interface ClonePlan {
+  readonly slug: string;
+  readonly of: string;
+  readonly server: string;
+  /** The addresses of the users who may log in; all others are disabled. */
+  readonly logins: readonly string[];
+  readonly leaves: readonly string[];
+  readonly room: CopyRoom | null;
+}
+
+/**
+ * Returns the normalised addresses of users.
+ * @throws {OperatorError} when the tenant does not have one of them, or has disabled one
+ */
+async function requireActiveUsers(
+  installation: Installation,
+  { slug }: Tenant,
+  logins: readonly string[],
+): Promise<string[]> {
+  const users = await Promise.all(logins.map(email => findUser(installation, slug, email)));
+  const disabled = users.find(({ disabledAt }) => disabledAt);
+  if (disabled) throw new OperatorError(`User ${disabled.email} of ${slug} is disabled`);
+
+  return users.map(({ email }) => email);
+}
+
+/** Returns what others have made in the database of a tenant that no clone of it has. */
+export async function readLeft(installation: Installation, source: Tenant): Promise<string[]> {
+  const { server, databaseName: database, roleName: role } = source;
+  const found = await readForeignObjects(installation, { server, database, role });
+
+  return [...rowsLeft(found), ...found.others];
+}
+
+/** Returns the manifest of a clone. It has no administrator: the users are copied. */
+function manifestOf(
+  { slug, name, appId, features, server, status }: Tenant,
+  newSlug: string,
+): Manifest {
+  if (status === 'provisioning') throw new OperatorError(`${slug} is not ready yet`);
+  const admin = { email: 'nobody@clone' };
+  const known = tenantFeatures.filter(feature => features.includes(feature));
+
+  return checkManifest(
+    { slug: newSlug, name, appId, features: known, server: server.name, admin },
+    'the new slug',
+  );
+}
+
+/** Copies users and data into the clone. */
+async function populate(
+  installation: Installation,
+  source: Tenant,
+  clone: Tenant,
+  { data, open }: { data: EarlierData; open: readonly string[] },
+): Promise<void> {
+  const users = await copyUsers(installation, source, clone, open);
+  await fillWith(installation, data)({ server: clone.server, database: clone.databaseName });
+  const given = await readGivenBy(installation, source);
+  await connectTenant(installation, clone, client =>
+    inTransaction(client, async () => {
+      await goOnAfter(client, given.numbers, given.isKnown ? {} : skippedNumbers);
+      await makeOwn(client, users);
+      await beginOwnFeed(client);
+    }),
+  );
+}
+
+/**
+ * Returns the numbers that a tenant has got until now. Its users, who are copied too, know
+ * them, and its earlier data may not have them.
+ * @returns `isKnown`: false if its database cannot be read, and more may have been given
+ */
+async function readGivenBy(
+  installation: Installation,
+  source: Tenant,
+): Promise<{ numbers: GivenNumbers; isKnown: boolean }> {
+  const { servers, controlUrl } = installation;
+  const url = servers.adminUrl(source.server, source.databaseName);
+
+  const numbers = await withConnection(url, readGivenNumbers).catch(() => undefined);
+  if (numbers) return { numbers, isKnown: true };
+
+  const known = await withConnection(controlUrl, client => readKnownNumbers(client, source));
+  return { numbers: known, isKnown: false };
+}
+
+/**
+ * Returns the data that a tenant has when it is copied.
+ * @throws {OperatorError} when its database is closed
+ */
+async function presentData(installation: Installation, source: Tenant): Promise<EarlierData> {
+  const { guid, slug, server, databaseName } = source;
+  await connectTenant(installation, source, client => holdOpen(client, source));
+
+  const copy = (from: pg.Client, target: pg.Client) =>
+    inSnapshot(from, async () => {
+      const { guid: found, applied } = await readSchemaState(from);
+      if (found !== guid) throw closedError(slug);
+      await requireTenantHead({ slug, schemaVersion: applied.at(-1) ?? null });
+      return copyTables(from, target, identityTables);
+    });
+
+  return {
+    description: 'the present data',
+    schemaVersion: await tenantHead(),
+    bytes: await readBytes(installation.servers.adminUrl(server, databaseName)),
+    fill: target =>
+      withConnection(
+        installation.servers.adminUrl(server, databaseName),
+        from => copy(from, target),
+        {
+          settings: canonicalTextSettings,
+        },
+      ),
+  };
+}
+
+/** A user of the clone, with the id that the user has in the source. */
+interface CopiedUser {
+  oldId: string;
+  id: string;
+  guid: string;
+}
+
+/**
+ * Copies the roles and users of one moment: in one statement.
+ * @param open the addresses of the users who are not disabled
+ */
+async function copyUsers(
+  { control }: Installation,
+  source: Tenant,
+  clone: Tenant,
+  open: readonly string[],
+): Promise<CopiedUser[]> {
+  const { em } = await control();
+
+  return em.fork().transactional(async em => {
+    await lockProvisioning(em, clone);
+    await em.execute('delete from users where tenant_id = ?', [clone.id]);
+    await em.execute('delete from roles where tenant_id = ?', [clone.id]);
+
+    return em.execute<CopiedUser[]>(
+      `with copied_roles as (
+         insert into roles (tenant_id, name, permissions)
+         select ?, name, permissions from roles where tenant_id = ? order by id returning tenant_id, id, name
+       ), copied_users as (
+         insert into users (tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id, entity_since,
+                            invited_at, confirmed_at, disabled_at)
+         select c.tenant_id, c.id, email, password_hash, first_name, last_name, scope, entity_id, entity_since,
+                invited_at, confirmed_at, case when email = any (?::text[]) then disabled_at else coalesce(disabled_at, now()) end
+           from users u join roles r on r.id = u.role_id join copied_roles c on c.name = r.name
+          where u.tenant_id = ? order by u.id returning id, guid, email
+       )
+       select u.id as "oldId", c.id, c.guid from copied_users c join users u on u.email = c.email and u.tenant_id = ?`,
+      [
+        clone.id,
+        source.id,
+        `{${open.map(email => JSON.stringify(email)).join(',')}}`,
+        source.id,
+        source.id,
+      ],
+    );
+  });
+}
+
+/**
+ * Makes the activities and audit entries of the clone refer to the users of the clone, which
+ * have new ids and guids.
+ */
+async function makeOwn(client: pg.Client, users: CopiedUser[]): Promise<void> {
+  await client.query(
+    'create temporary table copied_users (old_id bigint, new_id bigint, new_guid uuid) on commit drop',
+  );
+  const columns = [
+    users.map(({ oldId }) => oldId),
+    users.map(({ id }) => id),
+    users.map(({ guid }) => guid),
+  ];
+
+  await client.query(
+    'insert into copied_users select * from unnest($1::bigint[], $2::bigint[], $3::uuid[])',
+    columns,
+  );
+  await client.query(`
+    alter table activities disable trigger user;
+    alter table audit_log disable trigger user;
+    update activities set user_id = new_id from copied_users where user_id = old_id;
+    update activities set recorded_by = new_id from copied_users where recorded_by = old_id;
+    update audit_log set user_id = new_id, user_guid = new_guid from copied_users where user_id = old_id;
+    alter table activities enable trigger user;
+    alter table audit_log enable trigger user`);
+}

@@ -1,0 +1,325 @@
+import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { addClient } from '../../../src/operator/credentials/clients.ts';
+import { addByHand, readAddedByHand } from '../../support/added-by-hand.ts';
+import { eventually } from '../../support/eventually.ts';
+import { startMailServer } from '../../support/mail-server.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { stopCommand } from '../../support/stopped-command.ts';
+import { postgresUrl } from '../../support/test-server.ts';
+import { use } from '../../support/use.ts';
+import { controlSql, createWorld, sql, type TestTenant, useLogin } from '../../support/world.ts';
+
+describe('clones of tenants', () => {
+  const mails = use(startMailServer);
+  const world = use(() => createWorld({ SMTP_URL: mails.url }));
+  const admin = useLogin(world, 'acme');
+  let clone: TestTenant;
+
+  before(async () => {
+    await controlSql(world, `update tenants set features = '{legacyTokens}' where slug = 'acme'`);
+    await admin.post('/api/v1/EntityStatus', { Title: 'Lead' });
+    await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
+    await admin.post('/api/v1/Entities', {
+      Name: 'Northwind',
+      EntityType: 'customer',
+      CurrencyId: 1,
+    });
+    await admin.post('/api/v1/Promotions', {
+      PromoCode: 'P',
+      Name: 'P',
+      DiscountType: 'Percentage',
+      DiscountValue: 5,
+      EntityIds: [1],
+    });
+    await admin.post('/api/v1/Promotions/1/entity/1/used');
+    await admin.post('/api/v1/Activity', { ActivityCode: 7, EntityId: 1, Comment: 'Copied' });
+    await world.loginAs(world.acme, { scope: 'Self', entityId: 1, permissions: ['full.read'] });
+    await addClient(world.installation, 'acme', world.acme.admin.email, 'Old program');
+    await admin.post('/api/v1/Currency', { Code: 'CHF', Name: 'Franc' });
+    await sql(world.acme, addByHand);
+    const { code, stdout, stderr } = await runCommand(
+      'scripts/tenant.ts',
+      ['clone', 'acme', 'copy', '--login', world.acme.admin.email, '--json'],
+      world.environment,
+    );
+    expect(code, stderr).to.equal(0);
+    const { id, guid, slug, database } = JSON.parse(stdout);
+    clone = {
+      id,
+      guid,
+      slug,
+      database,
+      adminUrl: databaseUrl(postgresUrl(), database),
+      admin: world.acme.admin,
+    };
+  });
+
+  it('a clone has the data of its source, and its sequences continue', async () => {
+    const copy = await world.login(clone);
+
+    for (const path of [
+      'EntityStatus',
+      'Currency',
+      'Entities',
+      'Promotions',
+      'Promotions/1/entity/1/used',
+    ]) {
+      expect((await copy.get(`/api/v1/${path}`)).body, path).to.deep.equal(
+        (await admin.get(`/api/v1/${path}`)).body,
+      );
+    }
+
+    const [activity] = (await copy.get('/api/v1/Activity')).body;
+    expect(activity).to.include({ ActivityCode: 7, Comment: 'Copied' });
+
+    const created = await copy.post('/api/v1/EntityStatus', { Title: 'Next' });
+    expect(created.status).to.equal(201);
+    expect(created.body.Id).to.equal(5);
+    expect((await copy.post('/api/v1/Activity', { ActivityCode: 8 })).body.Id).to.equal(2);
+  });
+
+  it('the activities and audit entries of a clone name users of the clone', async () => {
+    const copy = await world.login(clone);
+    const { userGuid } = (await copy.get('/api/v1/auth/me')).body;
+    expect(userGuid).not.to.equal((await admin.get('/api/v1/auth/me')).body.userGuid);
+    const entries = await sql<{ guid: string }>(
+      clone,
+      'select distinct user_guid as guid from audit_log where id <= 6',
+    );
+    expect(entries).to.deep.equal([{ guid: userGuid }]);
+  });
+
+  it('a clone has the tables and columns that were added to its source by hand, with their data and types', async () => {
+    expect(await sql(clone, readAddedByHand)).to.deep.equal(await sql(world.acme, readAddedByHand));
+  });
+
+  it('a clone has the roles and users of its source, with passwords, but with other ids and guids', async () => {
+    const copy = await world.login(clone);
+
+    const shown = ({
+      Id: _,
+      Guid: __,
+      CreatedAt: ___,
+      LastLoginAt: ____,
+      RoleId: _____,
+      ...person
+    }: Record<string, unknown>) => person;
+
+    for (const path of ['/api/v1/Users', '/api/v1/Roles']) {
+      const expected = (await admin.get(path)).body.map(shown);
+      for (const each of expected) {
+        if ('Email' in each && each.Email !== world.acme.admin.email) each.IsDisabled = true;
+      }
+      expect((await copy.get(path)).body.map(shown), path).to.deep.equal(expected);
+    }
+  });
+
+  it('a clone sends no mail and refuses legacy clients, until its isolation is ended', async () => {
+    const { email } = world.acme.admin;
+    const client = await addClient(world.installation, 'copy', email, 'Test program');
+    const headers = {
+      Authorization: `Basic ${Buffer.from(`${client.id}:${client.secret}`).toString('base64')}`,
+    };
+    const requestToken = () => world.anonymous.get('/api/Data/GenerateToken', headers);
+    const requestMail = () =>
+      world.anonymous.post('/api/v1/auth/reset-password', { email }, { 'X-Tenant': clone.guid });
+    expect((await requestMail()).status).to.equal(202);
+    await eventually(() =>
+      world.logs.some(line => line.includes('mail_withheld') && line.includes(clone.guid)),
+    );
+    expect(mails.messages).to.have.length(0);
+    expect(world.logs.join('')).not.to.include(email);
+    expect((await requestToken()).status).to.equal(410);
+
+    const { code, stdout } = await runCommand(
+      'scripts/tenant.ts',
+      ['isolate', 'copy', '--off', '--json'],
+      world.environment,
+    );
+    expect([code, JSON.parse(stdout).isolated]).to.deep.equal([0, false]);
+    const { body } = await eventually(async () => {
+      const response = await requestToken();
+      return response.status === 200 && response;
+    });
+    expect((await requestMail()).status).to.equal(202);
+    await mails.waitForToken(email);
+    await runCommand('scripts/tenant.ts', ['isolate', 'copy', '--yes'], world.environment);
+    const used = world.anonymous.withToken(body.token);
+    await eventually(async () => (await used.get('/api/v1/EntityStatus')).status === 410);
+    await controlSql(world, 'delete from api_clients where id = ?', [client.id]);
+  });
+
+  it('a clone has no session, API client or token of its source, and has its own signing key', async () => {
+    expect(
+      (await admin.get('/api/v1/EntityStatus', { 'X-Tenant': clone.guid })).body,
+    ).to.have.length(4);
+
+    const refreshed = await world.anonymous.post(
+      '/api/v1/auth/refresh',
+      { refreshToken: admin.tokens?.refreshToken },
+      { 'X-Tenant': clone.guid },
+    );
+    expect(refreshed.status).to.equal(401);
+
+    const [counts] = await controlSql(
+      world,
+      `select (select count(*)::int from api_clients where tenant_id = ?) as clients,
+              (select count(*)::int from signing_keys where tenant_id = ?) as keys,
+              (select count(*)::int from users where tenant_id = ?) as users,
+              (select count(*)::int from users where tenant_id = ?) as originals`,
+      [clone.id, clone.id, clone.id, world.acme.id],
+    );
+    expect(counts).to.deep.equal({ clients: 0, keys: 1, users: 2, originals: 2 });
+  });
+
+  it('a change of a clone does not change its source, and the reverse', async () => {
+    const copy = await world.login(clone);
+    await copy.put('/api/v1/EntityStatus/1', { Title: 'Changed in the copy' });
+    expect((await admin.get('/api/v1/EntityStatus/1')).body.Title).to.equal('Prospect');
+    const append = sql(clone, 'delete from audit_log').then(
+      () => 'deleted',
+      () => 'refused',
+    );
+    expect(await append).to.equal('refused');
+  });
+
+  it('nobody logs in to a clone but the users who were named, and the plan says so', async () => {
+    const run = (...args: string[]) =>
+      runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
+    const plan = await runCommand(
+      'scripts/tenant.ts',
+      ['clone', 'acme', 'closed', '--dry-run'],
+      world.environment,
+    );
+    const made = await run('clone', 'acme', 'closed');
+    const { guid } = JSON.parse(made.stdout);
+
+    const login = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
+      'X-Tenant': guid,
+    });
+
+    expect(plan.stdout).to.include('All of its users are disabled');
+    expect(login.status).to.equal(401);
+    const open = await controlSql(
+      world,
+      `select from users u join tenants t on t.id = tenant_id
+        where t.slug = 'closed' and u.disabled_at is null`,
+    );
+    expect(open).to.deep.equal([]);
+    const unknown = await run('clone', 'acme', 'closed-2', '--login', 'nobody@acme.test');
+    expect(unknown.code).to.equal(1);
+    expect(unknown.stderr).to.include('nobody@acme.test');
+    const enabled = await run('user', 'enable', 'closed', world.acme.admin.email);
+    expect(enabled.code, enabled.stderr).to.equal(0);
+    const next = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
+      'X-Tenant': guid,
+    });
+    expect(next.status).to.equal(200);
+  });
+
+  it('user disable, remove, password and role name the clones in which the address may log in, also those of clones', async () => {
+    const [user] = await controlSql<{ email: string }>(
+      world,
+      `select email from users where tenant_id = ? and scope = 'Self'`,
+      [world.acme.id],
+    );
+    const email = user?.email ?? '';
+    const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
+    const plans = (): Promise<{ stdout: string }[]> =>
+      Promise.all([
+        run('user', 'disable', 'acme', email, '--dry-run'),
+        run('user', 'remove', 'acme', email, '--dry-run'),
+        run('user', 'password', 'acme', email, '--dry-run'),
+        run('user', 'role', 'acme', email, 'Member', '--dry-run'),
+      ]);
+    for (const { stdout } of await plans()) {
+      expect(stdout).to.include(email).and.not.include('user disable copy');
+    }
+
+    await run('user', 'enable', 'copy', email);
+    const made = await run('clone', 'copy', 'copy-of-copy', '--login', email);
+    expect(made.code, made.stderr).to.equal(0);
+
+    for (const { stdout } of await plans()) {
+      expect(stdout).to.include(`bin/backoffice user disable copy ${email}`);
+      expect(stdout).to.include(`bin/backoffice user disable copy-of-copy ${email}`);
+      expect(stdout).not.to.include('user disable acme');
+    }
+    const { stdout } = await run('user', 'role', 'acme', email, 'Member');
+    expect(stdout).to.include(`bin/backoffice user disable copy-of-copy ${email}`);
+    expect((await run('user', 'role', 'acme', email)).stdout).not.to.include('user disable');
+  });
+
+  it('of a clone that was killed, the next one takes over no login, and only after a purge another tenant has the slug, without its users, roles and records', async () => {
+    await controlSql(
+      world,
+      `insert into roles (tenant_id, name, permissions) values (?, 'Secret plans of acme', '{orders.read}')`,
+      [world.acme.id],
+    );
+    const kill = async (slug: string): Promise<void> => {
+      const { email } = world.acme.admin;
+      const command = await stopCommand(world, ['clone', 'acme', slug, '--login', email]);
+      await command.kill();
+    };
+    const run = (...args: string[]) =>
+      runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
+    const peopleOf = (slug: string) =>
+      controlSql(
+        world,
+        `select u.email, u.disabled_at is null as "isOpen"
+           from users u join tenants t on t.id = u.tenant_id
+          where t.slug = ? and (u.disabled_at is null or t.slug = 'taken')`,
+        [slug],
+      );
+
+    await kill('half');
+    const again = await run('clone', 'acme', 'half');
+    expect(again.code, again.stderr).to.equal(0);
+    expect(await peopleOf('half')).to.deep.equal([]);
+
+    await kill('taken');
+    const provision = ['provision', 'taken', '--name', 'T', '--admin-email', 'a@taken.test'];
+    for (const args of [[...provision, '--dry-run'], provision]) {
+      const { code, stderr } = await run(...args);
+      expect(code).to.equal(1);
+      expect(stderr).to.include('taken was begun by clone');
+      expect(stderr).to.include('bin/backoffice purge taken');
+    }
+    await run('purge', 'taken', '--yes');
+    const taken = await run(...provision);
+    expect(taken.code, taken.stderr).to.equal(0);
+    expect(await peopleOf('taken')).to.deep.equal([{ email: 'a@taken.test', isOpen: true }]);
+    const audited = await controlSql(
+      world,
+      `select distinct a.after ->> 'email' as email from audit_log a join tenants t on t.id = a.tenant_id
+        where t.slug = 'taken' and a.resource = 'User'`,
+    );
+    expect(audited).to.deep.equal([{ email: 'a@taken.test' }]);
+    const roles = await controlSql(
+      world,
+      `select r.name from roles r join tenants t on t.id = r.tenant_id where t.slug = 'taken' order by 1`,
+    );
+    expect(roles).to.deep.equal([{ name: 'Administrator' }, { name: 'Member' }]);
+    const [tenant] = await controlSql<{ database: string; isolated: boolean }>(
+      world,
+      `select database_name as database, isolated from tenants where slug = 'taken'`,
+    );
+    expect(tenant?.isolated).to.equal(false);
+    const adminUrl = databaseUrl(postgresUrl(), tenant?.database ?? '');
+    expect(await sql({ adminUrl }, 'select from entities')).to.deep.equal([]);
+  });
+
+  it('a clone under a used slug, or of a missing tenant, is rejected', async () => {
+    for (const args of [
+      ['clone', 'acme', 'globex'],
+      ['clone', 'nobody', 'other'],
+      ['clone', 'acme', 'copy'],
+    ]) {
+      expect(
+        (await runCommand('scripts/tenant.ts', args, world.environment)).code,
+        args.join(' '),
+      ).to.equal(1);
+    }
+  });
+});
