@@ -1,9 +1,23 @@
-import type { Cost } from './against.ts';
 import { number, table } from './report.ts';
 import { percentile } from './spread.ts';
 
 /** This build, or the one that it is compared with. */
 export type Side = 'present' | 'against';
+
+/**
+ * The need of one build for one kind of request in one round; CPU in µs per request, NaN if
+ * unknown.
+ */
+export interface Cost {
+  /**
+   * Time per request in µs: with one client the latency, with several the inverse of the
+   * throughput.
+   */
+  readonly time: number;
+  readonly cpuService: number;
+  readonly cpuPostgres: number;
+  readonly cpu: number;
+}
 
 export interface Comparison {
   /** Names of the builds. */

@@ -6,7 +6,7 @@ import { databaseUrl } from '../src/control/server-urls.ts';
 import { findRunningPostgres } from '../src/lib/embedded/pid-file.ts';
 import { startEmbeddedPostgres } from '../src/lib/embedded/postgres.ts';
 import { withConnection } from '../src/lib/postgres/connection.ts';
-import type { Comparison, Side } from './against-report.ts';
+import type { Comparison, Cost, Side } from './against-report.ts';
 import { progress } from './bench-progress.ts';
 import {
   type Build,
@@ -42,21 +42,6 @@ interface Shared {
   readonly serverUrl: string;
   readonly postgresPid: number;
   readonly children: Children;
-}
-
-/**
- * The need of one build for one kind of request in one round; CPU in µs per request, NaN if
- * unknown.
- */
-export interface Cost {
-  /**
-   * Time per request in µs: with one client the latency, with several the inverse of the
-   * throughput.
-   */
-  readonly time: number;
-  readonly cpuService: number;
-  readonly cpuPostgres: number;
-  readonly cpu: number;
 }
 
 const clientCounts = [1, 16] as const;

@@ -238,8 +238,10 @@ describe('architecture', () => {
     expect(src.length).to.be.greaterThan(40);
   });
 
-  it('the imports of the source files form no cycle, type imports included', () => {
-    const graph = new Map([...src, ...scripts, config].map(file => [file.path, importsOf(file)]));
+  it('no imports form a cycle, type imports included, in the benches and the tests too', async () => {
+    const others = (await Promise.all(['bench', 'deploy', 'test'].map(sources))).flat();
+    const files = [...src, ...scripts, ...others, config];
+    const graph = new Map(files.map(file => [file.path, importsOf(file)]));
     expect(findCycle(graph)?.join(' → ')).to.equal(undefined);
 
     expect(

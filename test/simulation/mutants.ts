@@ -2,17 +2,8 @@ import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import type { Mutant } from './mutant.ts';
 import type { Part } from './parts.ts';
-
-/** A fault that is planted in a copy of the source code. The simulation must find it. */
-export interface Mutant {
-  readonly name: string;
-  readonly file: string;
-  readonly text: string;
-  readonly replacement: string;
-  /** A seed that finds it. After a change of the simulation, others do. */
-  readonly seed: number;
-}
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 

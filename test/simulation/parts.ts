@@ -1,5 +1,5 @@
 import { databaseMutants } from './databases/database-mutants.ts';
-import type { Mutant } from './mutants.ts';
+import type { Mutant } from './mutant.ts';
 import type { SimulationOptions } from './simulation-options.ts';
 
 /** A part of the service that is simulated. */

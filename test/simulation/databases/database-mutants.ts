@@ -1,4 +1,4 @@
-import type { Mutant } from '../mutants.ts';
+import type { Mutant } from '../mutant.ts';
 
 const protocol = 'src/operator/databases/protocol/database-protocol.ts';
 const world = 'test/simulation/databases/database-world.ts';
