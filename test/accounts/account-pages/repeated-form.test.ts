@@ -168,7 +168,7 @@ describe('a form of a link that is sent again', () => {
       'accounts/auth/login.ts',
       'accounts/auth/passwords.ts',
       // the start of a demo, which no client reaches
-      'service/process/demo-login.ts',
+      'operator/first-start/read-demo-login.ts',
     ]);
   });
 });
