@@ -1,4 +1,5 @@
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
+import { storableText } from '../command/texts.ts';
 import {
   type ArchiveRow,
   type ListedBytes,
@@ -8,6 +9,7 @@ import {
   recordMissing,
   reviveArchives,
 } from './archive-rows.ts';
+import { parseArchiveName, tenantOfObject } from './target/archive-name.ts';
 import type { StoredObject, Target } from './target/target.ts';
 
 /** The guid of a tenant; null: the control database. */
@@ -26,11 +28,9 @@ export interface StrayFolder {
   readonly modifiedAt: string;
 }
 
-/**
- * Maximum objects without a row that are compared with rows of missing archives, and maximum
- * folders that are recorded for `doctor`.
- */
-const maxStrays = 1_000;
+/** Objects without a row that one statement compares with the rows of missing archives. */
+const straysAtOnce = 1_000;
+/** Maximum folders that are recorded for `doctor`. */
 const maxFolders = 100;
 
 /**
@@ -108,7 +108,7 @@ export class ArchiveList {
     if (name === `${own}writer.json`) this.storeTime = object.modifiedAt;
     if (name.startsWith(`${own}writer.json`)) return;
 
-    const [, guid] = name.slice(own.length).match(/^tenants\/([0-9a-f-]{36})\//) ?? [];
+    const guid = tenantOfObject(name);
     if (guid !== undefined) this.#folders.add(guid);
 
     if (this.#rows.has(name)) this.#objects.set(name, object);
@@ -139,10 +139,10 @@ export class ArchiveList {
 
       return [
         {
-          folder,
+          folder: storableText(folder),
           objects: objects.length,
           bytes: objects.reduce((sum, { size }) => sum + size, 0),
-          name: newest.name,
+          name: storableText(newest.name),
           size: newest.size,
           modifiedAt: newest.modifiedAt.toISOString(),
         },
@@ -218,9 +218,12 @@ export async function settleListing(
   target: Target,
   list: ArchiveList,
 ): Promise<ArchiveRow[]> {
-  const strays = list.strays.slice(0, maxStrays).map(listedBytes);
-  for (const row of await reviveArchives(control, target, strays, 'gone')) {
-    list.adopt(row);
+  const strays = list.strays.filter(({ name }) => parseArchiveName(name)).map(listedBytes);
+  for (let at = 0; at < strays.length; at += straysAtOnce) {
+    const some = strays.slice(at, at + straysAtOnce);
+    for (const row of await reviveArchives(control, target, some, 'gone')) {
+      list.adopt(row);
+    }
   }
 
   const missing = list.missing();

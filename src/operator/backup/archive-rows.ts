@@ -1,4 +1,5 @@
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
+import { storableText } from '../command/texts.ts';
 import { type GivenNumbers, numbersJson } from '../databases/copy/carry-numbers.ts';
 import type { ArchiveBytes } from './archive/archive-bytes.ts';
 import type { CheckedArchive } from './archive/open-archive.ts';
@@ -184,7 +185,7 @@ export async function markRemoving(
 
   await control.query(
     `update archives set state = 'removing' where target = $1 and name = any ($2) and state <> 'gone'`,
-    [description, names],
+    [description, names.map(storableText)],
   );
 }
 
@@ -254,7 +255,7 @@ export async function recordTenantRemoved(
        from (select name, $5 or exists (select from unnest($3::text[]) as l where starts_with(l, name)) as is_left
                from archives where target = $1 and tenant_guid = $2) as found
       where a.target = $1 and a.name = found.name and a.state <> 'gone'`,
-    [description, guid, left, error, isUnknown],
+    [description, guid, left.map(storableText), error, isUnknown],
   );
 }
 

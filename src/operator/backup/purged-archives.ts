@@ -2,7 +2,7 @@ import type { ControlAddress } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
-import { errorText } from '../command/texts.ts';
+import { errorText, storableText } from '../command/texts.ts';
 import type { ArchiveList } from './archive-list.ts';
 import { markTenantRemoving, recordTenantRemoved, type Unremoved } from './archive-rows.ts';
 import { tryWithBackupLock } from './backup-lock.ts';
@@ -159,7 +159,7 @@ async function recordPurged(
     `update purged_tenants set archives = $2, archives_target = coalesce($3, archives_target), archives_left = $4,
             archives_error = $5
       where guid = $1 and archives <> 'kept'`,
-    [guid, state, target, left, state === 'removed' ? null : error],
+    [guid, state, target, left.map(storableText), state === 'removed' ? null : error],
   );
   if (present) await recordTenantRemoved(control, present, guid, left, error);
 }

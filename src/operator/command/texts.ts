@@ -49,6 +49,14 @@ export function errorText(error: unknown): string {
 }
 
 /**
+ * Returns a text that somebody else has chosen as PostgreSQL stores it: without the character 0
+ * and halves of characters, for which it would refuse the whole statement.
+ */
+export function storableText(text: string): string {
+  return text.replaceAll('\0', '\ufffd').toWellFormed();
+}
+
+/**
  * Returns the name of a field for people: its label, or its name in words: `firstName` → `First
  * name`.
  * @param name in camel or kebab case

@@ -24,6 +24,11 @@ import { controlSql, createWorld, sql } from '../../support/world.ts';
 /** A target that somebody else can write to. */
 interface Place {
   readonly settings: Readonly<Record<string, string>>;
+  /**
+   * Makes an object in an installation whose name PostgreSQL cannot store.
+   * @returns a function that removes it
+   */
+  readonly plantUnstorable?: (installation: string) => () => void;
   close(): Promise<unknown>;
 }
 
@@ -35,7 +40,18 @@ const places: Readonly<Record<string, () => Promise<Place>>> = {
   bucket: async () => {
     const s3 = await startS3Server('backups');
     const keys = await backupSettings('s3://backups/office');
-    return { settings: { ...s3.environment, ...keys }, close: () => s3.close() };
+    return {
+      settings: { ...s3.environment, ...keys },
+      plantUnstorable: installation => {
+        // Amazon's store takes such a key, too, and lists it with this reference.
+        const key = `office/${installation}/zero`;
+        s3.store.objects.set(key, Buffer.from('x'));
+        s3.changeBody = body =>
+          body.replaceAll(`/${installation}/zero<`, `/${installation}/&#x0;&#xd800;<`);
+        return () => s3.store.objects.delete(key);
+      },
+      close: () => s3.close(),
+    };
   },
 };
 
@@ -193,6 +209,25 @@ for (const [kind, make] of Object.entries(places)) {
       for (const name of Object.values(planted)) {
         expect(stderr).to.include(`The archive ${name} of acme cannot be used:`);
       }
+    });
+
+    it('an object with a name that no archive and no folder of a tenant has stops no run, and doctor names it', async () => {
+      const [installation = ''] = real.split('/');
+      const odd = [`tenants/${'-'.repeat(36)}/x`, `tenants/${'a'.repeat(36)}/x`, 'odd'];
+      for (const name of odd) {
+        await target.write(`${installation}/${name}`, Readable.from([Buffer.from('x')]));
+      }
+      const removeUnstorable = place.plantUnstorable?.(installation);
+
+      await succeed(world.environment, 'tenant', ['backup', 'run', '--all']);
+      await succeed(world.environment, 'tenant', ['backup', 'prune']);
+
+      const { stdout } = await tenant('doctor', '--json');
+      for (const name of odd) {
+        expect(stdout).to.include(`the newest ${installation}/${name}`);
+        await target.remove(`${installation}/${name}`);
+      }
+      removeUnstorable?.();
     });
 
     it('a purge removes the whole folder of its tenant, whatever is in it, and nothing of another tenant', async () => {

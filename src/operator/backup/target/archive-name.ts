@@ -22,6 +22,7 @@ const time = '\\d{8}T\\d{6}\\.\\d{3}Z';
 const pattern = new RegExp(
   `^(${uuid})/(?:control|tenants/(${uuid}))/(${time})\\.([0-9a-f]{8})\\.[a-z0-9]{6}\\.tar\\.zst\\.age$`,
 );
+const tenantPattern = new RegExp(`^${uuid}/tenants/(${uuid})/`);
 
 /**
  * Makes the name of a new archive, such as
@@ -51,6 +52,14 @@ export function parseArchiveName(name: string): ArchiveName | undefined {
   }
 
   return { name, installation, tenant, time: at, recipients };
+}
+
+/**
+ * Returns the guid of the tenant in whose folder an object is, whatever the object is;
+ * undefined: it is in no such folder.
+ */
+export function tenantOfObject(name: string): string | undefined {
+  return tenantPattern.exec(name)?.[1];
 }
 
 /**
