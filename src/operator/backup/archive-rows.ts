@@ -387,8 +387,8 @@ export async function recogniseArchive(
      values ($1, $2, $3, $4, 'complete', $5, $6, $7, $8, $9, $4, now())
          on conflict (target, name) do update
         set state = 'complete', schema_version = excluded.schema_version, bytes = excluded.bytes, sha256 = excluded.sha256,
-            unpacked_bytes = excluded.unpacked_bytes, checked_at = now(), fault = null, error = null, removed_at = null,
-            covered_at = coalesce(a.covered_at, excluded.covered_at)
+            unpacked_bytes = excluded.unpacked_bytes, store_checksum = null, checked_at = now(), fault = null, error = null,
+            removed_at = null, covered_at = coalesce(a.covered_at, excluded.covered_at)
       where a.state in ('writing', 'unproved', 'gone')`,
     [
       description,
