@@ -95,10 +95,10 @@ export async function removeOld(
  * knows. Archives of other tenants are left alone: they may be the only data that is left of
  * these tenants.
  *
- *   - complete ones that `BACKUP_KEEP` does not keep;
+ *   - complete ones that `BACKUP_KEEP` does not keep, of all or of those without a fault;
  *   - unfinished ones of killed runs, where the database has a newer complete one;
  *   - unproved ones that the target does not have, or that are older by its clock than all that
- *     `BACKUP_KEEP` keeps, where the database has a complete one.
+ *     `BACKUP_KEEP` keeps, and than the newest complete one of the database.
  */
 function chooseUnneeded(
   list: ArchiveList,
@@ -113,24 +113,34 @@ function chooseUnneeded(
       isProved: row.provedAt !== null && row.fault === null,
     }));
     const kept = archivesToKeep(archives, keep, now);
+    // A faulty one takes the place of no other: that may be the last one that opens.
+    const faultless = archives.filter(({ row }) => row.fault === null);
+    const keptBeside = archivesToKeep(faultless, keep, now);
 
-    return archives.filter(each => !kept.has(each)).map(({ row }) => row);
+    return archives.filter(each => !kept.has(each) && !keptBeside.has(each)).map(({ row }) => row);
   });
   const rest = list.rows.filter(row => {
     const [newest] = list.of(row.tenant);
     if (!owners.has(row.tenant) || !newest) return false;
     if (row.state === 'writing') return row.time < newest.time;
 
-    return row.state === 'unproved' && isExpired(row, list, keep);
+    return row.state === 'unproved' && isExpired(row, newest, list, keep);
   });
 
   return [...unkept, ...rest];
 }
 
-function isExpired(row: ArchiveRow, list: ArchiveList, keep: Retention): boolean {
+/** @param newest the newest complete archive of the database */
+function isExpired(
+  row: ArchiveRow,
+  newest: ArchiveRow,
+  list: ArchiveList,
+  keep: Retention,
+): boolean {
   const object = list.objectOf(row);
   if (!object) return true;
-  if (!list.storeTime) return false;
+  const later = list.objectOf(newest);
+  if (!list.storeTime || !later || later.modifiedAt <= object.modifiedAt) return false;
 
   return list.storeTime.getTime() - object.modifiedAt.getTime() > longestKeepMs(keep);
 }
