@@ -1186,6 +1186,7 @@ create table archives (
   -- what was found since
   covered_at timestamptz,
   checked_at timestamptz,
+  drilled_at timestamptz,
   proved_at timestamptz,
   fault text,
   removed_at timestamptz,
@@ -1226,6 +1227,7 @@ comment on column archives.store_checksum is
 comment on column archives.covered_at is
   'when a run last found the database unchanged since, or made it';
 comment on column archives.checked_at is 'when a drill or a verification last read it';
+comment on column archives.drilled_at is 'when a drill last began with it';
 comment on column archives.proved_at is
   'when it was last restored and compared without a difference; null: never';
 comment on column archives.fault is 'what the last reading found; null: nothing is wrong';

@@ -59,6 +59,7 @@ export async function writeRecorded(
         schemaVersion,
         bytes: null,
         checksum: null,
+        drilledAt: null,
         provedAt: null,
         fault: null,
       },

@@ -62,6 +62,8 @@ export interface ArchiveRow
   readonly bytes: ArchiveBytes | null;
   /** The checksum of the store, as the first listing has had it. */
   readonly checksum: string | null;
+  /** The time at which the last drill of it began; null: never. */
+  readonly drilledAt: Date | null;
   /** The time of the last restore without a difference; null: never. */
   readonly provedAt: Date | null;
   /** The fault that a drill or a verification found; null: none. */
@@ -73,7 +75,7 @@ const columns = `
   schema_version as "schemaVersion",
   case when sha256 is not null
        then json_build_object('size', bytes, 'sha256', sha256, 'unpackedBytes', unpacked_bytes) end as bytes,
-  store_checksum as checksum, proved_at as "provedAt", fault`;
+  store_checksum as checksum, drilled_at as "drilledAt", proved_at as "provedAt", fault`;
 
 /** SQL of the target whose rows count, for readers that do not know `BACKUP_TARGET`. */
 export const presentTarget = '(select backup_target from installation)';
@@ -347,6 +349,18 @@ export async function forgetGone(control: Queryable): Promise<void> {
   await control.query(
     `delete from archives where state = 'gone' and removed_at < now() - interval '30 days'`,
   );
+}
+
+/** Records that a drill begins with an archive, whatever becomes of it. */
+export async function recordDrilled(
+  control: Queryable,
+  { description }: Pick<Target, 'description'>,
+  name: string,
+): Promise<void> {
+  await control.query('update archives set drilled_at = now() where target = $1 and name = $2', [
+    description,
+    name,
+  ]);
 }
 
 /**

@@ -368,6 +368,7 @@ class BackupRun {
       schemaVersion,
       bytes,
       checksum: null,
+      drilledAt: null,
       provedAt: null,
       fault: null,
     };

@@ -57,7 +57,7 @@ export const drillOperation = defineOperation({
     json,
   },
   fields: {
-    count: amount('tenants', 'those that were proved longest ago first', {
+    count: amount('tenants', 'those whose last drill is longest ago first', {
       label: 'How many',
       default: defaultDrills,
     }),

@@ -18,6 +18,7 @@ import {
   type ArchiveRow,
   readArchiveRowsOf,
   recogniseArchive,
+  recordDrilled,
   recordProof,
 } from '../archive-rows.ts';
 import { withBackupLock } from '../backup-lock.ts';
@@ -47,8 +48,8 @@ export interface DrillOutcome {
 /**
  * Proves that archives can be restored: does what a restore does (`fillWith`) with the newest
  * archive of each chosen tenant in a scratch database, and drops it. An unproved archive counts
- * from then on. Tenants whose newest
- * archive was never proved come first, then those that were proved longest ago. If a run
+ * from then on. Tenants without a drill come first, then those whose last drill is longest ago,
+ * whatever became of it: one whose drills fail does not keep the others from theirs. If a run
  * removes an archive meanwhile, because `BACKUP_KEEP` keeps only newer ones, the newest one is
  * taken.
  * @throws {OperatorError} when another drill is in progress, this host opens no archive, or
@@ -105,6 +106,8 @@ const endedText = 'The drill was ended early. What was proved until then stays p
 interface DrilledTenant {
   readonly source: Tenant;
   readonly row: ArchiveRow;
+  /** The time of the last drill of any archive of it, in ms; 0: none. */
+  readonly drilledAt: number;
 }
 
 async function chooseTenants(
@@ -119,14 +122,15 @@ async function chooseTenants(
     tenants.map(({ guid }) => guid),
   );
   const byTenant = Map.groupBy(rows, ({ tenant }) => tenant);
-  const provedAt = ({ row }: DrilledTenant): number => row.provedAt?.getTime() ?? 0;
 
   const newest = tenants.flatMap(source => {
-    const row = byTenant.get(source.guid)?.find(mayBeDrilled);
-    return row ? [{ row, source }] : [];
+    const own = byTenant.get(source.guid) ?? [];
+    const row = own.find(mayBeDrilled);
+    const drilledAt = Math.max(...own.map(each => each.drilledAt?.getTime() ?? 0));
+    return row ? [{ row, source, drilledAt }] : [];
   });
 
-  return newest.sort((one, other) => provedAt(one) - provedAt(other)).slice(0, count);
+  return newest.sort((one, other) => one.drilledAt - other.drilledAt).slice(0, count);
 }
 
 /** True for a complete archive, and for an unproved one that nobody has found to be faulty. */
@@ -151,6 +155,7 @@ class Drill {
     let { name } = row;
     let rows = 0;
     let members: string[] = [];
+    await recordDrilled(this.#control, this.#target, name);
 
     const { ms, error } = await measure(async () => {
       for (let drilled = row; ; ) {
