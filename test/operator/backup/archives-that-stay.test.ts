@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
@@ -89,6 +90,37 @@ describe('archives that stay the last ones', () => {
     await run();
 
     expect(await complete(world.globex)).to.include(name);
+  });
+
+  it('an archive whose bytes the store itself finds to be damaged is recorded as faulty and made again, and a control database is restored from the one before it', async () => {
+    const rot = (name: string): void => {
+      const bytes = s3.store.objects.get(keyOf(name)) ?? Buffer.alloc(0);
+      const rotten = Buffer.from(bytes).fill(0, 300, 400);
+      const [was, is] = [bytes, rotten].map(each => createHash('md5').update(each).digest('hex'));
+      const { changeBody } = s3;
+      s3.changeBody = body => changeBody(body).replaceAll(is ?? '', was ?? '');
+      s3.store.objects.set(keyOf(name), rotten);
+    };
+    const [name = ''] = await complete(world.acme);
+    const [control] = await controlSql<{ name: string }>(
+      world,
+      `select name from archives where tenant_guid is null and state = 'complete' order by archived_at desc limit 1`,
+    );
+    for (const each of [name, control?.name ?? '']) rot(each);
+
+    expect((await tenant(['backup', 'verify', 'acme'])).code).to.equal(1);
+    const faults = (await rowsOf(world.acme)).filter(({ fault }) => fault !== null);
+    expect(faults.map(each => each.name)).to.deep.equal([name]);
+    const elsewhere = databaseUrl(postgresUrl(), `restored_${Date.now()}`);
+    const { stdout, stderr } = await runCommand('scripts/control.ts', ['restore', '--dry-run'], {
+      ...world.environment,
+      DATABASE_URL: elsewhere,
+    });
+    expect(stdout, stderr)
+      .to.include(`The newer archive ${control?.name} cannot be used`)
+      .and.include('The control database would be restored from');
+    await run();
+    expect((await complete(world.acme))[0]).not.to.equal(name);
   });
 
   it('a faulty archive takes the place of no other, and a lost tenant is restored from the one that opens', async () => {

@@ -5,7 +5,7 @@ import { type FleetObservers, runFleet } from '../../command/run-fleet.ts';
 import { SealedBytes } from '../archive/archive-bytes.ts';
 import { type ArchiveList, differenceOf, readArchiveList } from '../archive-list.ts';
 import { type ArchiveRow, readArchiveRowsOf, recordProof } from '../archive-rows.ts';
-import { MissingObjectError, type Target } from '../target/target.ts';
+import { DamagedObjectError, MissingObjectError, type Target } from '../target/target.ts';
 import { requireWriter } from '../writer.ts';
 
 /** The result of a check of one archive. */
@@ -79,8 +79,10 @@ async function compare(
     const message = 'its SHA-256 is not that of the bytes that were written';
     return { kind: 'changed', message };
   } catch (error) {
-    const kind = error instanceof MissingObjectError ? 'missing' : 'unreadable';
-    return { kind, message: (error as Error).message };
+    const { message } = error as Error;
+    if (error instanceof DamagedObjectError) return { kind: 'changed', message };
+
+    return { kind: error instanceof MissingObjectError ? 'missing' : 'unreadable', message };
   }
 }
 

@@ -13,7 +13,7 @@ import {
   readPieces,
 } from '../archive/open-archive.ts';
 import { readSchemaPages, requireKnownPages } from '../archive/schema-pages.ts';
-import { MissingObjectError, type Target } from '../target/target.ts';
+import { DamagedObjectError, MissingObjectError, type Target } from '../target/target.ts';
 import type { StoredArchive } from './find-archive.ts';
 
 /** An archive of a target, every byte of which was checked. */
@@ -39,7 +39,12 @@ export async function openArchive(
   const expected: ExpectedArchive = { kind, tenant, name, installation: keys.installation };
 
   const bounds = boundsOf(row?.bytes ?? null, size, maxBytes);
-  const checked = await checkArchive(await readObject(target, name), expected, keys, bounds);
+  const checked = await checkArchive(await readObject(target, name), expected, keys, bounds).catch(
+    error => {
+      if (!(error instanceof DamagedObjectError)) throw error;
+      throw new ArchiveFault('damaged', error.message, { cause: error });
+    },
+  );
   requireKnownPages(await readSchemaPages(kind), checked.header.schema.pages);
 
   return { ...checked, target, name, identities: keys.identities };

@@ -15,6 +15,7 @@ import { runConcurrently } from '../../command/run-fleet.ts';
 import { limitCalls, type StoreRequest } from './s3-calls.ts';
 import { explainStoreError, refusalCode, statusOf } from './s3-refusal.ts';
 import {
+  DamagedObjectError,
   type Erased,
   MissingObjectError,
   type StoredDocument,
@@ -426,7 +427,7 @@ class S3Target implements Target {
       }
     } catch (error) {
       if (error instanceof OperatorError) throw error;
-      throw new OperatorError(
+      throw new DamagedObjectError(
         `${this.description} sent bytes that differ from its own checksum of them: ${call}. Try again; if it stays, ` +
           'the object is damaged',
         { cause: error },

@@ -71,6 +71,7 @@ export interface Target {
    * Reads an object. The stream fails when the store ends it early or falls silent, and when
    * the bytes are not those of the store's own checksum.
    * @throws {MissingObjectError} when there is no such object
+   * @throws {DamagedObjectError} by the stream, when the bytes are not those of the checksum
    */
   read(name: string): Promise<Readable>;
 
@@ -121,6 +122,11 @@ export interface Target {
 /** A target has no room for what is to be written: its disk is full, or a quota is used up. */
 export class FullTargetError extends OperatorError {
   override name = 'FullTargetError';
+}
+
+/** A target has returned other bytes of an object than its own checksum says. */
+export class DamagedObjectError extends OperatorError {
+  override name = 'DamagedObjectError';
 }
 
 /** A target has no object of a name. */
