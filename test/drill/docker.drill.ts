@@ -96,6 +96,15 @@ describe('drill: the lines for Compose in a real Docker', function () {
     expect(printed).to.match(/^Checked 1 tenant on 2 servers: /m);
   });
 
+  it('the service has sessions of a login of its own, and none of the operator', async () => {
+    const logins = await terminal.type(`
+      ${compose} exec -T postgres-1 psql -XAt -U operator -d backoffice \\
+        -c "select distinct usename from pg_stat_activity where application_name like 'backoffice-%'"
+    `);
+
+    expect(logins.split('\n')).to.include('backoffice_service').and.not.include('operator');
+  });
+
   it('the image that is built for a registry says of which commit it is', async () => {
     const image = new PrintedLines(await readPage('deploy'), 'The image').block('docker push');
     await terminal.type(

@@ -19,8 +19,8 @@ const secrets = [
 const removal = `
 systemctl disable --now 'backoffice*' 2> /dev/null
 systemctl stop 'backoffice*'
-rm -rf /etc/systemd/system/backoffice* /etc/backoffice /opt/backoffice* /mnt/backup ${home} /usr/local/bin/backoffice
-rm -rf /var/lib/backoffice* /var/lib/private/backoffice* /var/cache/backoffice* /etc/postgresql/*/main/conf.d/archive.conf
+rm -rf /etc/systemd/system/backoffice* /etc/backoffice /opt/backoffice* ${home} /usr/local/bin/backoffice
+rm -rf /var/lib/backoffice* /var/lib/private/backoffice* /var/cache/backoffice*
 systemctl daemon-reload
 systemctl restart postgresql
 for database in $(sudo -u postgres psql -XAtc "select datname from pg_database where datname like 'backoffice%'"); do
@@ -30,7 +30,6 @@ for role in $(sudo -u postgres psql -XAtc "select rolname from pg_roles where ro
   sudo -u postgres psql -qc "drop owned by $role" -c "drop role $role"
 done
 userdel backoffice; userdel backoffice-operator
-mkdir -p /mnt/backup
 `;
 
 /**
@@ -94,6 +93,17 @@ describe('drill: the lines for systemd on a real host', function () {
     await northwind.add('first');
     expect(await northwind.titles()).to.include('first');
     expect(printed).to.match(/^Checked 1 tenant on 1 server: /m);
+  });
+
+  it('the service has sessions of a login of its own, and none of the operator', async () => {
+    const logins = await terminal.type(`
+      sudo -u postgres psql -XAt \\
+        -c "select distinct usename from pg_stat_activity where application_name like 'backoffice-%'"
+    `);
+
+    expect(logins.split('\n'))
+      .to.include('backoffice_service')
+      .and.not.include('backoffice_operator');
   });
 
   it('no login but root can read a secret, and no other login has the service', async () => {
