@@ -13,6 +13,7 @@ import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { sealBytes } from '../../support/age-archives.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
+import { useOwnDrills } from '../../support/own-drills.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { startS3Server } from '../../support/s3-server.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
@@ -59,6 +60,7 @@ const mebibyte = 1024 * 1024;
 
 for (const [kind, make] of Object.entries(places)) {
   describe(`objects that a stranger has planted beside real archives in a ${kind}`, () => {
+    useOwnDrills();
     const place = use(make);
     const world = use(async () =>
       createWorld({ ...place.settings, BACKUP_KEEP: '48h,14d,8w,12m' }),

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { backupSettings } from '../../support/backup-settings.ts';
+import { useOwnDrills } from '../../support/own-drills.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { startS3Server } from '../../support/s3-server.ts';
 import { backUp, succeed } from '../../support/succeed.ts';
@@ -7,6 +8,7 @@ import { use } from '../../support/use.ts';
 import { controlSql, createWorld, sql } from '../../support/world.ts';
 
 describe('an archive that a run removes after it was chosen', () => {
+  useOwnDrills();
   const s3 = use(() => startS3Server('backups'));
   const world = use(async () =>
     createWorld({ ...s3.environment, ...(await backupSettings('s3://backups/office')) }),

@@ -9,6 +9,7 @@ import { addByHand, readAddedByHand } from '../../support/added-by-hand.ts';
 import { membersOf, sealBytes, tarOf } from '../../support/age-archives.ts';
 import { startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
+import { useOwnDrills } from '../../support/own-drills.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { documentOf, succeed } from '../../support/succeed.ts';
@@ -16,6 +17,7 @@ import { postgresUrl } from '../../support/test-server.ts';
 import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
 
 describe('archives sealed with age', () => {
+  useOwnDrills();
   const world = useWorld();
   const folder = useServerFolder('archives');
   const admin = useLogin(world, 'acme');

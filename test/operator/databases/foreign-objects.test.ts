@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
+import { useOwnDrills } from '../../support/own-drills.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, documentOf, succeed } from '../../support/succeed.ts';
@@ -17,6 +18,7 @@ const rest = ['publication changes_elsewhere', 'setting work_mem', 'view reporti
 const rows = ['schema reporting (sales)', 'table public.notes'];
 
 describe('what others have made in a tenant database', () => {
+  useOwnDrills();
   const world = useWorld();
   const folder = useServerFolder('foreign-archives');
   let environment: Record<string, string>;
