@@ -1,9 +1,10 @@
 import type { DefaultContext, Middleware as KoaMiddleware, ParameterizedContext } from 'koa';
 
 /**
- * What the steps of a request leave for the later ones, in `ctx.state`. Each member is declared
- * beside the step that sets it. A member without `undefined` is set before any step that reads
- * it; those that also see a request that has failed earlier read `Partial<RequestState>`.
+ * The values that the steps of a request leave for the later ones, in `ctx.state`. Each member
+ * is declared beside the step that sets it. A member without `undefined` is set before any step
+ * that reads it; those that also see a request that has failed earlier read
+ * `Partial<RequestState>`.
  */
 // biome-ignore lint/suspicious/noEmptyInterface: each step declares its own members
 export interface RequestState {}

@@ -264,7 +264,7 @@ export async function recordTenantRemoved(
 /** A complete archive that the target does not have any more. */
 export interface MissingArchive {
   readonly name: string;
-  /** What the target has instead, of the newest one of a database; null of an older one. */
+  /** The fault, as a sentence, of the newest archive of a database; null of an older one. */
   readonly error: string | null;
 }
 

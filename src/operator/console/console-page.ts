@@ -49,8 +49,8 @@ export interface PageRequest extends ConsoleServices {
 }
 
 /**
- * What the steps of a request to the console leave for the later ones, in `ctx.state`. `guard`
- * sets all but `shell`; a page for an unknown visitor is sent before it has.
+ * The values that the steps of a request to the console leave for the later ones, in
+ * `ctx.state`. `guard` sets all but `shell`; a page for an unknown visitor is sent before that.
  */
 interface ConsoleState extends Pick<PageRequest, 'visitor' | 'given' | 'isStale' | 'tokenOf'> {
   readonly shell: Shell;

@@ -113,12 +113,14 @@ describe('console: recovery by the list of archives', () => {
   it('an object that no run has recorded stands apart, is no archive of a moment, and can be chosen in no form', async () => {
     const stray = archive.replace('20260102T100000.000Z', '20260103T100000.000Z');
     await writeFile(join(folder, stray), 'of somebody else');
+
     try {
       const { text } = await opened.get('/recovery/acme');
       expect(text)
         .to.match(/Objects that do not count.*unrecorded/s)
         .and.include(stray);
       expect(text).not.to.include(`archive=${encodeURIComponent(stray)}`);
+
       const later = (await opened.get('/recovery/acme?at=2026-01-04T11:00')).text;
       expect(later).to.include('The last archive before it is of 2026-01-02');
       expect((await opened.get('/operations/restore?slug=acme')).text).not.to.include(stray);

@@ -116,11 +116,13 @@ describe('archives sealed with age', () => {
   it('on the recovery host, a drill proves the archive of every tenant, and names what no restore brings back', async () => {
     const drilled = await runCommand('scripts/tenant.ts', ['backup', 'drill', '--json'], recovery);
     expect(drilled.code, drilled.stderr).to.equal(0);
+
     const outcomes = new Map(lines(drilled.stdout).map(outcome => [outcome.slug, outcome]));
     expect(outcomes.get('globex')).to.include({ state: 'proved', error: null });
     expect(outcomes.get('acme')).to.include({ state: 'proved', error: null });
     const left = (outcomes.get('acme')?.notRestored ?? []) as string[];
     expect(left.some(name => /^data\/\d+-reports\.totals\.1\.csv$/.test(name))).to.equal(true);
+
     const proofs = await controlSql<{ name: string }>(
       world,
       'select name from archives where proved_at is not null',

@@ -31,7 +31,7 @@ interface PlannedCopy {
   readonly server: Server;
   /** The URL of any database of the server. */
   readonly adminUrl: string;
-  /** What is copied, for people: `acme`. */
+  /** The name of the copied data, for people: `acme`. */
   readonly of: string;
   /** The size that the copy will have, about. */
   readonly bytes: number;
