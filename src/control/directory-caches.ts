@@ -22,11 +22,13 @@ interface CachesOptions extends TenantLoaderOptions {
 }
 
 const minuteMs = 60_000;
+/** The maximum tenants in memory. */
+export const maxTenants = 10_000;
 
 export function createDirectoryCaches(options: CachesOptions) {
   const { control, feed } = options;
   const ofPeople = { feed, max: 50_000, ttlMs: 5 * minuteMs };
-  const ofTenants = { feed, max: 10_000, maxAbsent: 1_000 };
+  const ofTenants = { feed, max: maxTenants, maxAbsent: 1_000 };
 
   const users = new ControlCache<UserRecord>({
     ...ofPeople,

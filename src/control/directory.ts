@@ -5,8 +5,13 @@ import type { CacheEntry, ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { User } from './control-entities.ts';
 import { queryControl } from './database.ts';
-import { createDirectoryCaches, type DirectoryCaches, legacyTokenKey } from './directory-caches.ts';
-import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
+import {
+  createDirectoryCaches,
+  type DirectoryCaches,
+  legacyTokenKey,
+  maxTenants,
+} from './directory-caches.ts';
+import { loadActiveTenants, loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
 import type { CallerRecords, TenantRecord } from './records.ts';
 
 /**
@@ -30,6 +35,17 @@ export function createDirectory(options: DirectoryOptions) {
 
   return {
     tenant: (guid: string) => tenants.get(guid),
+    /**
+     * Loads the active tenants into memory, as far as it holds them: 1,000 take some 1 MB. Later
+     * ones are loaded when they are first used, and all of them if the change feed is not
+     * current or a tenant is changed meanwhile.
+     */
+    loadTenants: async (): Promise<void> => {
+      const { changeCount } = tenants;
+      for (const tenant of await loadActiveTenants(maxTenants, options)) {
+        tenants.addIfUnchanged(tenant.guid, tenant, changeCount);
+      }
+    },
     /** Queries the slug each time: only requests without a token have one, such as a login. */
     tenantBySlug: async (slug: string) => {
       const [found] = await queryControl<{ guid: string | null }>(

@@ -30,7 +30,7 @@ interface TenantRow
 }
 
 // No token is still valid of a key that retired more than `keyRetirementSeconds` ago.
-const tenantByGuid = `
+const tenants = `
   select t.id::float8 as id, t.guid, t.slug, t.name,
          array(select slug from tenant_slugs where tenant_guid = t.guid and alias_until is not null) as "formerSlugs",
          app_id as "appId", app_url as "appUrl", features, t.status,
@@ -44,8 +44,9 @@ const tenantByGuid = `
            where tenant_id = t.id and (k.status = 'active'
               or k.status = 'retiring'
                  and coalesce(retired_at > now() - interval '${keyRetirementSeconds} seconds', true))) as keys
-    from tenants t join servers s on s.id = server_id
-   where guid = $1`;
+    from tenants t join servers s on s.id = server_id`;
+const tenantByGuid = `${tenants} where guid = $1`;
+const activeTenants = `${tenants} where t.status = 'active' limit $1`;
 
 /**
  * Loads a tenant and opens its secrets. Returns undefined when there is no such tenant.
@@ -54,28 +55,14 @@ const tenantByGuid = `
  */
 export async function loadTenant(
   guid: string,
-  { control, controlUrl, secrets, log }: TenantLoaderOptions,
+  options: TenantLoaderOptions,
 ): Promise<TenantRecord | undefined> {
+  const { control, log } = options;
   const [row] = await queryControl<TenantRow>(control, 'tenant_by_guid', tenantByGuid, [guid]);
   if (!row) return undefined;
-  const { roleName, rolePassword, serverName, serverAddress, onControlServer, keys, ...tenant } =
-    row;
 
   try {
-    const password = secrets.open(rolePassword, owners.rolePassword(guid)).toString();
-    const serverUrl = onControlServer ? controlUrl : serverAddress;
-    if (serverUrl === null) {
-      throw new Error(`server ${serverName} has no address; run: bin/backoffice control migrate`);
-    }
-
-    return {
-      ...tenant,
-      appUrl: tenant.appUrl ?? undefined,
-      serverIdentity: tenant.serverIdentity ?? undefined,
-      databaseUrl: databaseUrl(serverUrl, tenant.databaseName, { user: roleName, password }),
-      keys: new Map(keys.map(({ kid, secret }) => [kid, openKey(kid, secret, guid, secrets)])),
-      activeKid: keys.find(({ active }) => active)?.kid,
-    };
+    return openTenant(row, options);
   } catch (error) {
     log.error(
       { event: 'tenant_secrets_unusable', tenant: guid, err: describeError(error) },
@@ -83,6 +70,56 @@ export async function loadTenant(
     );
     throw problem('unavailable', { cause: error });
   }
+}
+
+/**
+ * Loads active tenants, at most `max`. Leaves out those that `loadTenant` would report as not
+ * served.
+ */
+export async function loadActiveTenants(
+  max: number,
+  options: TenantLoaderOptions,
+): Promise<TenantRecord[]> {
+  const rows = await queryControl<TenantRow>(options.control, 'active_tenants', activeTenants, [
+    max,
+  ]);
+  return rows.flatMap(row => {
+    try {
+      return [openTenant(row, options)];
+    } catch {
+      return [];
+    }
+  });
+}
+
+/** @throws when a secret cannot be opened, or the tenant's server has no address */
+function openTenant(
+  {
+    roleName,
+    rolePassword,
+    serverName,
+    serverAddress,
+    onControlServer,
+    keys,
+    ...tenant
+  }: TenantRow,
+  { controlUrl, secrets }: TenantLoaderOptions,
+): TenantRecord {
+  const { guid } = tenant;
+  const password = secrets.open(rolePassword, owners.rolePassword(guid)).toString();
+  const serverUrl = onControlServer ? controlUrl : serverAddress;
+  if (serverUrl === null) {
+    throw new Error(`server ${serverName} has no address; run: bin/backoffice control migrate`);
+  }
+
+  return {
+    ...tenant,
+    appUrl: tenant.appUrl ?? undefined,
+    serverIdentity: tenant.serverIdentity ?? undefined,
+    databaseUrl: databaseUrl(serverUrl, tenant.databaseName, { user: roleName, password }),
+    keys: new Map(keys.map(({ kid, secret }) => [kid, openKey(kid, secret, guid, secrets)])),
+    activeKid: keys.find(({ active }) => active)?.kid,
+  };
 }
 
 function openKey(kid: string, secret: string, guid: string, secrets: SecretBox): KeyObject {

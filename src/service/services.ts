@@ -193,6 +193,7 @@ async function startTenants(
   await feed.start(); // before the first beat, so that it comes back at once
   await joinProcesses(beat);
   await feed.requireDelivery();
+  await directory.loadTenants();
   recorder.start();
 
   const responseCache = new ResponseCache({

@@ -20,15 +20,43 @@ describe('first request of a tenant', () => {
 
   const opened = (): number => cold.service.databases.budgets.usage.open;
 
-  /** Runs `work` while no session can be looked up. */
-  const whileSessionsAreLocked = <T>(work: (unlock: () => Promise<unknown>) => Promise<T>) =>
+  /** Runs `work` while no row of some tables of the control database can be read. */
+  const whileLocked = <T>(tables: string, work: (unlock: () => Promise<unknown>) => Promise<T>) =>
     withConnection(world.config.databaseUrl ?? '', async holder => {
-      await holder.query('begin; lock table sessions in access exclusive mode');
+      await holder.query(`begin; lock table ${tables} in access exclusive mode`);
       return work(() => holder.query('rollback'));
     });
 
+  it('the tenants are not looked up, because the process has loaded them at its start', async () => {
+    await whileLocked('tenants, tenant_slugs, signing_keys, servers', async () => {
+      for (const client of [acme, globex]) {
+        expect((await client.at(cold.url).get(path)).status).to.equal(200);
+      }
+    });
+  });
+
+  it('a change of a tenant since the start of the process is noticed', async () => {
+    const setStatus = (status: string) =>
+      controlSql(
+        world,
+        `update tenants set status = '${status}' where guid = '${world.acme.guid}'`,
+      );
+
+    await setStatus('suspended');
+    try {
+      const { status } = await eventually(async () => {
+        const response = await acme.at(cold.url).get(path);
+        return response.status === 200 ? undefined : response;
+      });
+      expect(status).to.equal(403);
+      expect((await globex.at(cold.url).get(path)).status).to.equal(200);
+    } finally {
+      await setStatus('active');
+    }
+  });
+
   it('the connection of a tenant is opened while the session of the token is looked up, and answers afterwards', async () => {
-    await whileSessionsAreLocked(async unlock => {
+    await whileLocked('sessions', async unlock => {
       const responses = Promise.all([acme, globex].map(client => client.at(cold.url).get(path)));
       await eventually(() => opened() === 2);
 
