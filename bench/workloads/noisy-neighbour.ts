@@ -1,7 +1,7 @@
 import { type BenchContext, type CaseResult, measureCases } from '../measure.ts';
 import type { Plan } from '../plan.ts';
 import { baselineStarters, startServer, type Target, withTargets } from '../targets.ts';
-import { type Figure, ratios, type Workload } from '../workload.ts';
+import { type Figure, ratios, samplesOf, type Workload } from '../workload.ts';
 import { loginRequests } from './single-tenant.ts';
 
 const path = '/api/v1/EntityStatus/1';
@@ -75,10 +75,16 @@ function floodWorkload(name: string, mode: string, headers: Record<string, strin
 
       const figures: Figure[] = [
         {
-          text: `${title}: service, flooded / alone`,
-          values: slowdown('service'),
+          text: `${title}: its rise, service / bare-http`,
+          values: quotients(rises(results, 'service'), rises(results, 'bare-http')),
           aim: { atMost: 2 },
         },
+        {
+          text: `${title}: answers of the flood within its rise`,
+          values: answersWithin(rises(results, 'service'), results, 'service, flooded'),
+          aim: { atMost: 40 },
+        },
+        { text: `${title}: service, flooded / alone`, values: slowdown('service') },
         { text: `${title}: raw-pg, flooded / alone`, values: slowdown('raw-pg') },
         { text: `${title}: bare-http, flooded / alone`, values: slowdown('bare-http') },
         {
@@ -92,6 +98,27 @@ function floodWorkload(name: string, mode: string, headers: Record<string, strin
   };
 
   return { name, title, run };
+}
+
+/** Returns by how many ms the flood raises the p99 of the quiet tenant, for each round. */
+function rises(results: CaseResult[], server: string): number[] {
+  const alone = samplesOf(results, `${server}, alone`);
+  return samplesOf(results, `${server}, flooded`).map(
+    ({ p99 }, round) => p99 - (alone[round]?.p99 ?? Number.NaN),
+  );
+}
+
+/** Returns the number of answers of the flood in a time of each round, in ms. */
+function answersWithin(times: number[], results: CaseResult[], flooded: string): number[] {
+  const { background = [] } = results.find(({ name }) => name === flooded) ?? {};
+  return times.map((ms, round) => {
+    const { requests = Number.NaN, seconds = Number.NaN } = background[round] ?? {};
+    return (ms / 1_000) * (requests / seconds);
+  });
+}
+
+function quotients(above: number[], below: number[]): number[] {
+  return above.map((value, round) => value / (below[round] ?? Number.NaN));
 }
 
 const hashingTitle = 'throughput of reads during constant password hashing';
