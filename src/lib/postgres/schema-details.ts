@@ -3,6 +3,17 @@ import { quoteLiteral } from './quote.ts';
 import { objectsQuery, ownExtensions } from './schema-fingerprint.ts';
 
 /**
+ * SQL for the options that a statement has given a column (`n_distinct`); null: none. From the
+ * minor releases of November 2026 on (17.12), PostgreSQL stores a version of the column among
+ * them, `pg_attver`, which is another one in each database.
+ */
+const columnOptions = `
+  case when attoptions is not null then
+    (select array_agg(option)::text from unnest(attoptions) as option
+      where not starts_with(option, 'pg_'))
+  end`;
+
+/**
  * The attributes of objects that are no part of a fingerprint, because they change no data and
  * no behaviour of a migration: comments, owners, storage, statistics, replica identity and the
  * like. A line exists only where an attribute is not the default of PostgreSQL. `options of
@@ -52,7 +63,8 @@ const detailsQuery = `
     union all
     select 'options of column', name || '.' || attname::text,
            concat_ws(' ', 'storage ' || nullif(attstorage, typstorage)::text, 'compression ' || nullif(attcompression::text, ''),
-             'statistics ' || nullif(attstattarget, -1), attoptions::text, attfdwoptions::text)
+             'statistics ' || nullif(attstattarget, -1),
+             ${columnOptions}, attfdwoptions::text)
       from relations cross join lateral
            (select * from pg_attribute where attrelid = relations.oid and attnum > 0 and not attisdropped offset 0) a
            left join pg_type t on t.oid = atttypid

@@ -45,6 +45,16 @@ const changes: readonly (readonly [statement: string, ...names: string[]])[] = [
     'alter table countries alter country_code set (n_distinct = 5)',
     'options of column countries.country_code',
   ],
+  // PostgreSQL itself stores `pg_attver`, from its minor releases of November 2026 on.
+  [
+    `update pg_attribute set attoptions = array['pg_attver=22118424']
+      where attrelid = 'currencies'::regclass and attname = 'id'`,
+  ],
+  [
+    `update pg_attribute set attoptions = array['pg_attver=22118424', 'n_distinct=5']
+      where attrelid = 'countries'::regclass and attname = 'country_name'`,
+    'options of column countries.country_name',
+  ],
   [
     'alter table currencies alter decimal_places set default 3',
     'definition of column currencies.decimal_places',
@@ -215,7 +225,8 @@ describe('attributes of a tenant database that no copy of it has', () => {
       const { rows: columns } = await client.query<{ identity: string; text: string }>(
         `select 'column ' || c.oid::regclass || '.' || attname as identity,
                 concat_ws(' ', atttypid::regtype, atttypmod, attstorage, attcompression, attnotnull, atthasdef, attidentity,
-                          attgenerated, attstattarget, attoptions) as text
+                          attgenerated, attstattarget,
+                          array(select o from unnest(attoptions) as o where o !~ '^pg_attver=')) as text
            from pg_attribute join pg_class c on c.oid = attrelid
           where relnamespace = 'public'::regnamespace and attnum > 0 and not attisdropped and relkind in ('r', 'i')
             and not exists (select from pg_depend where (classid, objid, deptype) = ('pg_class'::regclass, c.oid, 'e'))`,
