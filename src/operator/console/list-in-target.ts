@@ -2,11 +2,12 @@ import { readConfig } from '../../lib/config/config.ts';
 import { type Html, html } from '../../lib/html/html.ts';
 import { explain } from '../../lib/log/operator-error.ts';
 import type { ArchiveSummary } from '../backup/list-archives.ts';
+import { targetLimits } from '../backup/target/target-calls.ts';
 import type { PageRequest } from './console-page.ts';
 
 const maxArchives = 60;
 /** The limits for a page, which does not wait longer for a silent target. */
-const pageLimits = { maxSilenceMs: 3_000 };
+const pageLimits = { ...targetLimits, maxSilenceMs: 3_000 };
 
 /**
  * Returns the newest complete archives of a tenant, and objects of its folder that are none;

@@ -13,15 +13,16 @@ import { readConfig } from '../../../src/lib/config/config.ts';
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { targetLimits } from '../../../src/operator/backup/target/target-calls.ts';
+import { startBufferingProxy } from '../../support/buffering-proxy.ts';
 import { type S3Fault, type S3Server, startS3Server } from '../../support/s3-server.ts';
 
-const limits = { maxSilenceMs: 2_000 };
+const limits = { ...targetLimits, maxSilenceMs: 2_000 };
 const largeBytes = 9 * 1024 * 1024;
 
 /** Every call of a target, by its name in messages. */
 const calls: Record<string, (target: Target) => Promise<unknown>> = {
   'check the target': target => target.check(),
-  'write a/file': target => target.write('a/file', bodyOf(Buffer.alloc(100_000))),
+  'write a/file': target => target.write('a/file', bodyOf(Buffer.alloc(1_000))),
   'read a/file': async target => buffer(await target.read('a/file')),
   'list a/': target => Array.fromAsync(target.list('a/')),
   'remove a/file': target => target.remove('a/file'),
@@ -121,6 +122,41 @@ describe('sick targets of archives', () => {
     expect(await target.write('slow', Readable.from(slow()))).to.deep.equal({
       size: 12 * 1024 * 1024,
     });
+  });
+
+  it('bytes that a proxy has taken and not yet passed on lengthen the limit, whatever their number is, also by those of other writes on the same line', async () => {
+    const quick = { maxSilenceMs: 500, bytesPerSecond: 4_000_000 };
+    const proxy = await startBufferingProxy(
+      s3.environment.AWS_ENDPOINT_URL ?? '',
+      1.5 * quick.bytesPerSecond,
+    );
+    const { backup } = readConfig({ ...s3.environment, AWS_ENDPOINT_URL: proxy.url });
+    const target = await openTarget(backup, quick);
+
+    try {
+      for (const sizes of [[largeBytes], Array.from({ length: 6 }, () => 1_000_000)]) {
+        const written = sizes.map((size, at) =>
+          target.write(`a/${at}`, bodyOf(Buffer.alloc(size, 'x'))),
+        );
+        expect(await Promise.all(written)).to.deep.equal(sizes.map(size => ({ size })));
+      }
+    } finally {
+      await proxy.close();
+    }
+  });
+
+  it('a store that never acknowledges what it has taken fails the write after the lengthened limit, which the message names', async () => {
+    const target = await openTarget(readConfig(s3.environment).backup, {
+      maxSilenceMs: 1_000,
+      bytesPerSecond: 4_000_000,
+    });
+    s3.faultOf = () => ({ kind: 'silent' });
+
+    const written = target
+      .write('a/file', bodyOf(Buffer.alloc(8_000_000)))
+      .catch((error: Error) => error.message);
+
+    expect(await written).to.include('was silent for 3 s: write a/file.');
   });
 
   it('after two silent calls in a row every later call fails without a request, and a response starts the count anew', async () => {

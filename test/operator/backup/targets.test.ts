@@ -11,6 +11,7 @@ import { readConfig } from '../../../src/lib/config/config.ts';
 import { markerFile } from '../../../src/operator/backup/target/folder-target.ts';
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import { MissingObjectError, type Target } from '../../../src/operator/backup/target/target.ts';
+import { targetLimits } from '../../../src/operator/backup/target/target-calls.ts';
 import { freePort } from '../../support/free-port.ts';
 import { startS3Server } from '../../support/s3-server.ts';
 import { use, useFolder } from '../../support/use.ts';
@@ -18,7 +19,7 @@ import { use, useFolder } from '../../support/use.ts';
 const largeBytes = 9 * 1024 * 1024;
 /** Limits with which no test waits long for a lock that a killed process has left. */
 /** As long as a file operation may take on a busy machine, and short enough to wait for. */
-const quick = { maxSilenceMs: 2_000 };
+const quick = { ...targetLimits, maxSilenceMs: 2_000 };
 
 describe('targets of archives', () => {
   const s3 = use(() => startS3Server('backups', 2));

@@ -60,11 +60,11 @@ export class FolderTarget implements Target {
   readonly #maxSilenceMs: number;
 
   /** @param root absolute path */
-  constructor(root: string, { maxSilenceMs }: TargetLimits = targetLimits) {
+  constructor(root: string, limits: TargetLimits = targetLimits) {
     this.description = `folder ${root}`;
     this.#root = root;
-    this.#maxSilenceMs = maxSilenceMs;
-    this.#calls = new TargetCalls(this.description, 'Check its mount and its disk', maxSilenceMs);
+    this.#maxSilenceMs = limits.maxSilenceMs;
+    this.#calls = new TargetCalls(this.description, 'Check its mount and its disk', limits);
   }
 
   async check(): Promise<void> {

@@ -36,9 +36,22 @@ export function limitCalls(
   requestHandler.handle = async function handleLimited(request, options) {
     const call = callOf(request);
     calls.begin(call);
-    const { response } = await handle(request, options).catch(error => {
-      throw isSilence(error) ? calls.silent(call) : error;
-    });
+
+    const body = bytesOf(request.body);
+    const acknowledge = calls.send(body.length);
+    const watch = new SilenceWatch(calls, call);
+
+    const { response } = await handle(
+      body.length > sliceBytes ? { ...request, body: slicesOf(body, watch) } : request,
+      { ...options, abortSignal: watch.signal },
+    )
+      .catch(error => {
+        throw watch.signal.aborted ? watch.signal.reason : error;
+      })
+      .finally(() => {
+        watch.end();
+        acknowledge();
+      });
     refuseRedirect(description, response);
     limitBody(description, response, calls, call);
 
@@ -46,20 +59,69 @@ export function limitCalls(
   };
 }
 
-/**
- * Errors of a connection that the store, or a proxy before it, has closed. They do not count as
- * silence.
- */
-const closedConnection = ['ECONNRESET', 'EPIPE'];
+/** The bytes of a body between two of which its connection may be silent. */
+const sliceBytes = 64 * 1024;
+
+/** Returns the body of a request: the client holds all bodies in memory. */
+function bytesOf(body: unknown): Uint8Array {
+  return body instanceof Uint8Array ? body : new Uint8Array();
+}
+
+/** Sends a body in slices, so that each one that the connection takes ends its silence. */
+function slicesOf(body: Uint8Array, watch: SilenceWatch): Readable {
+  function* slices(): Generator<Uint8Array> {
+    for (let at = 0; at < body.length; at += sliceBytes) {
+      watch.hear();
+      yield body.subarray(at, at + sliceBytes);
+    }
+  }
+
+  return Readable.from(slices(), { objectMode: false });
+}
 
 /**
- * True for an error of silence. The SDK gives the same name to a connection that was silent, to
- * one that was not made in time, and to a closed one.
+ * Aborts a request when its connection takes no byte, and no response begins, for as long as a
+ * call may be silent. That time grows when other calls send bytes meanwhile. It does not shrink
+ * when these are acknowledged: a line may have passed them on first.
  */
-function isSilence(error: unknown): boolean {
-  const { name, code } = error as NodeJS.ErrnoException;
+class SilenceWatch {
+  readonly #calls: TargetCalls;
+  readonly #call: string;
+  readonly #abort = new AbortController();
+  #heardAt = performance.now();
+  #maxSilenceMs = 0;
+  #timer: NodeJS.Timeout | undefined;
 
-  return name === 'TimeoutError' && !closedConnection.includes(code ?? '');
+  constructor(calls: TargetCalls, call: string) {
+    this.#calls = calls;
+    this.#call = call;
+    this.#wait();
+  }
+
+  /** Aborts with the error of the silence as its reason. */
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  /** Records that the connection took bytes. */
+  hear(): void {
+    this.#heardAt = performance.now();
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #wait(): void {
+    this.#maxSilenceMs = Math.max(this.#maxSilenceMs, this.#calls.maxSilenceMs);
+    const leftMs = this.#heardAt + this.#maxSilenceMs - performance.now();
+
+    if (leftMs > 0) {
+      this.#timer = setTimeout(() => this.#wait(), Math.ceil(leftMs));
+    } else {
+      this.#abort.abort(this.#calls.silent(this.#call, this.#maxSilenceMs));
+    }
+  }
 }
 
 function refuseRedirect(description: string, response: StoreResponse): void {

@@ -57,7 +57,6 @@ const partBytes = 8 * 1024 * 1024;
 const partsAtOnce = 2;
 /** Times that a request is sent when the store is overloaded or closes the connection. */
 const maxAttempts = 5;
-const connectMs = 10_000;
 const concurrentRemovals = 8;
 /**
  * The number of successive refusals after which no further removal is tried: the login may not
@@ -82,26 +81,22 @@ export async function openS3Target(
   settings: S3Settings,
   limits: TargetLimits = targetLimits,
 ): Promise<Target> {
-  const client = createClient(settings, limits, settings.region);
+  const client = createClient(settings, settings.region);
   try {
     await client.config.region();
     return new S3Target(settings, client, limits);
   } catch {
-    return new S3Target(settings, createClient(settings, limits, fallbackRegion), limits);
+    return new S3Target(settings, createClient(settings, fallbackRegion), limits);
   }
 }
 
-function createClient(
-  { endpoint, login }: S3Settings,
-  { maxSilenceMs }: TargetLimits,
-  region: string | undefined,
-): S3Client {
+function createClient({ endpoint, login }: S3Settings, region: string | undefined): S3Client {
   return new S3Client({
     forcePathStyle: true,
     maxAttempts,
     requestHandler: {
-      connectionTimeout: Math.min(connectMs, maxSilenceMs),
-      socketTimeout: maxSilenceMs,
+      // `limitCalls` limits silence, because it knows what was sent.
+      socketTimeout: 0,
     },
     ...(endpoint !== undefined && { endpoint }),
     ...(region !== undefined && { region }),
@@ -115,7 +110,7 @@ class S3Target implements Target {
   readonly #prefix: string;
   readonly #client: S3Client;
 
-  constructor({ bucket, prefix }: S3Settings, client: S3Client, { maxSilenceMs }: TargetLimits) {
+  constructor({ bucket, prefix }: S3Settings, client: S3Client, limits: TargetLimits) {
     this.description = `s3://${bucket}${prefix && `/${prefix}`}`;
     this.#bucket = bucket;
     this.#prefix = prefix;
@@ -124,7 +119,7 @@ class S3Target implements Target {
     const calls = new TargetCalls(
       this.description,
       'Check AWS_ENDPOINT_URL and the network',
-      maxSilenceMs,
+      limits,
     );
     limitCalls(client, this.description, calls, request => this.#callOf(request));
   }
