@@ -540,8 +540,8 @@ create table audit_log (
   database_user text not null
 );
 comment on table audit_log is
-  'One change of a user or a role. Rows are not changed, and are removed only with their tenant '
-  'or when they are old.';
+  'One change of a user or a role. Rows are not changed, and are removed only with their tenant, '
+  'before it is served for the first time, or when they are old.';
 comment on column audit_log.user_id is
   'who made it; null: nobody whom the service knows, such as an operator';
 comment on column audit_log.entity_id is 'the entity of the user that was changed';
@@ -737,13 +737,15 @@ create function people_audit_kept_from() returns timestamptz language sql stable
       as policy (age)
 $$;
 
--- Refuses every change of an entry. Only two deletions pass: with the tenant, which is gone
--- then, and of an entry that is old enough.
+-- Refuses every change of an entry. Only three deletions pass: with the tenant, which is gone
+-- then; of a tenant that was never served, whose entries an unended provision has left; and of
+-- an entry that is old enough.
 create function refuse_audit_change() returns trigger language plpgsql
   set search_path = pg_catalog, public, pg_temp as $$
 begin
   if tg_op = 'DELETE' then
-    if not exists (select from tenants where id = old.tenant_id) then
+    if not exists (
+      select from tenants where id = old.tenant_id and status <> 'provisioning') then
       return old;
     end if;
 

@@ -17,8 +17,6 @@ import { noSuchUser, type UserSummary } from './read-users.ts';
 import { requireEmail, requireName } from './required-values.ts';
 
 export interface NewUser {
-  /** The id of a deleted user that this one replaces. Default: a new id. */
-  id?: number | undefined;
   tenant: Tenant;
   email: string;
   firstName: string;
@@ -86,13 +84,11 @@ export async function insertUser(
 
   // An error of the unique index instead would put the address into the log of the server.
   const [added] = await em.execute<{ id: string }[]>(
-    `insert into users (id, tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id,
+    `insert into users (tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id,
                         entity_since, confirmed_at)
-      overriding system value
-      values (coalesce(?, nextval(pg_get_serial_sequence('users', 'id'))), ?, ?, ?, ?, ?, ?, ?, ?, ?, now())
+      values (?, ?, ?, ?, ?, ?, ?, ?, ?, now())
       on conflict (tenant_id, email) do nothing returning id`,
     [
-      user.id ?? null,
       tenant,
       role.id,
       email,

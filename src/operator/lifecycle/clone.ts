@@ -38,7 +38,7 @@ import { readSchemaState } from '../schema/schema-steps.ts';
 import { inSnapshot } from '../schema/snapshot.ts';
 import { canonicalTextSettings, identityTables } from '../schema/tenant-tables.ts';
 import { checkManifest, type Manifest } from './manifest.ts';
-import { lockProvisioning, provision, requireSameBeginning } from './provision.ts';
+import { provision, removeEarlierPeople } from './provision.ts';
 
 /** A clone: of which tenant, under which slug, and the users who may log in to it. */
 export interface CloneRequest {
@@ -105,8 +105,7 @@ export async function planClone(
   await requireNotPurging(installation, newSlug);
   const existing = await findNamedTenant(installation, newSlug);
   if (existing && existing.status !== 'provisioning') throw tenantExists(existing);
-  if (existing) requireSameBeginning(existing, true);
-  else await requireFreeSlug(installation, newSlug);
+  if (!existing) await requireFreeSlug(installation, newSlug);
   const open = await requireActiveUsers(installation, source, logins);
   const leaves = await readLeft(installation, source);
   const room = await planRoom(installation, source, source.server);
@@ -258,9 +257,7 @@ async function copyUsers(
   const { em } = await control();
 
   return em.fork().transactional(async em => {
-    await lockProvisioning(em, clone);
-    await em.execute('delete from users where tenant_id = ?', [clone.id]);
-    await em.execute('delete from roles where tenant_id = ?', [clone.id]);
+    await removeEarlierPeople(em, clone);
 
     return em.execute<CopiedUser[]>(
       `with copied_roles as (

@@ -6,7 +6,6 @@ import { placeTenant } from '../registry/servers.ts';
 import { requireFreeSlug } from '../registry/tenant-slugs.ts';
 import { findNamedTenant } from '../registry/tenants.ts';
 import { listManifests, type Manifest, readManifest } from './manifest.ts';
-import { requireSameBeginning } from './provision.ts';
 
 /** The plan of `provision` for a manifest. */
 interface PlannedTenant {
@@ -33,7 +32,6 @@ export async function planProvision(
   if (!found && !reusesSlug) await requireFreeSlug(installation, slug);
   const server = found?.server ?? (await placeTenant(installation, manifest.server));
   const exists = found !== null && found.status !== 'provisioning';
-  if (found && !exists) requireSameBeginning(found, false);
   return { slug, server: server.name, state: exists ? 'exists' : 'planned', error: null };
 }
 

@@ -73,24 +73,23 @@ interface ProvisionOptions {
 }
 
 /**
- * Provisions a tenant: its row, roles and key; its login role and database, which is a copy of
- * the template, with the data of the manifest; then lets it be served. An existing tenant is
- * not changed.
+ * Provisions a tenant: its row and key; its login role and database, which is a copy of the
+ * template, with the roles, users and data of the manifest; then lets it be served. An existing
+ * tenant is not changed.
  *
  * Its steps follow in this order, and so do the functions below. A step that fails ends the
  * run. When the process is killed instead, the locks end with its connection. Either way the
  * tenant stays `provisioning`, and nobody is served: the next run with the slug takes the same
- * steps, and completes it; `purge` removes it. `makeDatabase` describes what is left until
- * then.
+ * steps, and completes it, also by another manifest or as a clone; `purge` removes it.
+ * `makeDatabase` describes what is left until then.
  *
  * 1. Lock the slug: another run with the slug waits until this one has ended.
  * 2. `enterTenant` writes the row in one transaction, all of it or nothing. The next run finds
- *    it, and keeps its guid, roles and signing key.
+ *    it, and keeps its guid and signing key.
  * 3. Lock the tenant: a migration, a move and a purge of it refuse meanwhile.
  * 4. `renewTenant`, for a row of an earlier run: the manifest may have changed.
  * 5. `makeDatabase` makes the database, fills it, and lets the tenant be served.
- * @throws {OperatorError} when the slug is being purged or is reserved, when a clone has begun
- *   the tenant and this is none, or the reverse, or a step fails
+ * @throws {OperatorError} when the slug is being purged or is reserved, or a step fails
  */
 export async function provision(
   installation: Installation,
@@ -112,7 +111,6 @@ export async function provision(
       return { tenant: found, created: false, logins: [] };
     }
 
-    if (found) requireSameBeginning(found, first.isIsolated ?? false);
     const tenant = found ?? (await enterTenant(run));
     await lockTenant(control, tenant.id, slug);
     if (found) await renewTenant(run, found);
@@ -135,21 +133,7 @@ async function findBySlug({ installation, manifest }: Provisioning): Promise<Ten
   return found;
 }
 
-/**
- * Requires that a tenant whose provision has not ended was begun by the same kind of command: a
- * clone leaves the roles of its source, and audit entries of its users, which another company
- * must not read.
- */
-export function requireSameBeginning({ slug, isIsolated }: Tenant, isClone: boolean): void {
-  if (isIsolated === isClone) return;
-
-  throw new OperatorError(
-    `${slug} was begun by ${isIsolated ? 'clone' : 'provision'}: complete it by that command, or ` +
-      `remove it first: bin/backoffice purge ${slug}`,
-  );
-}
-
-/** Inserts the tenant's row with its roles and first signing key. It has no database yet. */
+/** Inserts the tenant's row with its first signing key. It has no database yet. */
 async function enterTenant({
   installation,
   manifest,
@@ -184,7 +168,6 @@ async function enterTenant({
     });
     await tx.flush();
 
-    for (const role of initialRoles) tx.create(Role, { tenant, ...role });
     addSigningKey(tx, tenant, secrets);
     await tx.flush();
 
@@ -231,9 +214,10 @@ async function renewTenant(
  *
  * The leftovers of a run that does not end well:
  *
- *   failed     the row of the tenant, its roles and key; from step 5 on also its users, whose
- *              passwords nobody knows: `addUsers` of the next run replaces them. The database
- *              is condemned, also after the exchange, and dropped if its server is there
+ *   failed     the row of the tenant and its key; from step 5 on also its roles and users,
+ *              whose passwords nobody knows, and their audit entries: the next run removes
+ *              them in `removeEarlierPeople`. The database is condemned, also after the
+ *              exchange, and dropped if its server is there
  *   killed     that, and the database: recorded from step 3 on, on its server from 4 on.
  *              Nobody uses it, and the next run drops it in steps 1 and 2
  *   killed     after step 8, before the command has printed the passwords: a tenant that is
@@ -354,10 +338,7 @@ function peopleOf({ admin, users }: Manifest) {
   return [administrator, ...users].map(person => ({ ...person, password: generatePassword() }));
 }
 
-/**
- * Adds users in one transaction. Replaces those that a killed run has added, because their
- * passwords are lost. A user keeps the id, to which records of the tenant may refer.
- */
+/** Adds the initial roles and the users in one transaction. */
 async function addUsers(
   installation: Installation,
   passwords: Pick<Passwords, 'hash'>,
@@ -368,17 +349,14 @@ async function addUsers(
   const { em } = await installation.control();
 
   await em.fork().transactional(async tx => {
-    await lockProvisioning(tx, tenant);
-    const earlier = await tx.execute<{ id: string; email: string }[]>(
-      'delete from users where tenant_id = ? returning id, email',
-      [tenant.id],
-    );
-    const ids = new Map(earlier.map(({ id, email }) => [email, Number(id)]));
+    await removeEarlierPeople(tx, tenant);
+
+    for (const role of initialRoles) tx.create(Role, { tenant, ...role });
+    await tx.flush();
 
     for (const { entity, ...person } of people) {
       const own = entity === undefined ? undefined : entities.get(entity);
       await insertUser(tx, passwords, {
-        id: ids.get(person.email),
         tenant,
         ...person,
         entityId: own?.id ?? null,
@@ -389,15 +367,32 @@ async function addUsers(
 }
 
 /**
- * Holds a tenant in its provisioning until the transaction ends.
- * @throws {OperatorError} when it is served already
+ * Removes the users and roles that an earlier run has added to a tenant that is not served yet,
+ * and every audit entry of them: they may be those of another company, whose clone had the
+ * slug. The transaction adds those of this run.
+ *
+ * Until it ends, no other run begins with the tenant: that would condemn the database that this
+ * run has reserved. So a run that was paused, while another one began, adds nobody.
+ * @throws {OperatorError} when another run has begun
  */
-export async function lockProvisioning(em: EntityManager, { id, slug }: Tenant): Promise<void> {
+export async function removeEarlierPeople(
+  em: EntityManager,
+  { id, slug, server, databaseName }: Tenant,
+): Promise<void> {
   const rows = await em.execute<object[]>(
-    `select from tenants where id = ? and status = 'provisioning' for update`,
-    [id],
+    `select from tenants t join tenant_databases d on d.tenant_id = t.id
+      where t.id = ? and t.status = 'provisioning'
+        and d.server_id = ? and d.database_name = ? and d.state = 'reserved' for update`,
+    [id, server.id, databaseName],
   );
   if (rows.length === 0) {
-    throw new OperatorError(`another run has provisioned ${slug} meanwhile: this one has stopped`);
+    throw new OperatorError(
+      `another run provisions ${slug}, or has provisioned it: this one has stopped`,
+    );
   }
+
+  // The deletions are entries of the log, too.
+  await em.execute('delete from users where tenant_id = ?', [id]);
+  await em.execute('delete from roles where tenant_id = ?', [id]);
+  await em.execute('delete from audit_log where tenant_id = ?', [id]);
 }

@@ -251,63 +251,133 @@ describe('clones of tenants', () => {
     expect((await run('user', 'role', 'acme', email)).stdout).not.to.include('user disable');
   });
 
-  it('of a clone that was killed, the next one takes over no login, and only after a purge another tenant has the slug, without its users, roles and records', async () => {
-    await controlSql(
-      world,
-      `insert into roles (tenant_id, name, permissions) values (?, 'Secret plans of acme', '{orders.read}')`,
-      [world.acme.id],
+  describe('under the slug of a clone that was killed', () => {
+    const run = (...args: string[]) =>
+      runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
+
+    before(() =>
+      controlSql(
+        world,
+        `insert into roles (tenant_id, name, permissions) values (?, 'Secret plans of acme', '{orders.read}')`,
+        [world.acme.id],
+      ),
     );
-    const kill = async (slug: string): Promise<void> => {
+
+    /** Kills a clone of acme that has copied its users, roles and records. */
+    async function killClone(slug: string): Promise<void> {
       const { email } = world.acme.admin;
       const command = await stopCommand(world, ['clone', 'acme', slug, '--login', email]);
       await command.kill();
-    };
-    const run = (...args: string[]) =>
-      runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
-    const peopleOf = (slug: string) =>
-      controlSql(
+    }
+
+    /** Returns everything that the control database has of a tenant, as text. */
+    async function allOf(slug: string): Promise<string> {
+      const rows = await controlSql(
         world,
-        `select u.email, u.disabled_at is null as "isOpen"
-           from users u join tenants t on t.id = u.tenant_id
-          where t.slug = ? and (u.disabled_at is null or t.slug = 'taken')`,
+        `select (select jsonb_agg(to_jsonb(u)) from users u where u.tenant_id = t.id) as users,
+                (select jsonb_agg(to_jsonb(r)) from roles r where r.tenant_id = t.id) as roles,
+                (select jsonb_agg(to_jsonb(a)) from audit_log a where a.tenant_id = t.id) as audited,
+                t.name, t.isolated
+           from tenants t where slug = ?`,
         [slug],
       );
-
-    await kill('half');
-    const again = await run('clone', 'acme', 'half');
-    expect(again.code, again.stderr).to.equal(0);
-    expect(await peopleOf('half')).to.deep.equal([]);
-
-    await kill('taken');
-    const provision = ['provision', 'taken', '--name', 'T', '--admin-email', 'a@taken.test'];
-    for (const args of [[...provision, '--dry-run'], provision]) {
-      const { code, stderr } = await run(...args);
-      expect(code).to.equal(1);
-      expect(stderr).to.include('taken was begun by clone');
-      expect(stderr).to.include('bin/backoffice purge taken');
+      return JSON.stringify(rows);
     }
-    await run('purge', 'taken', '--yes');
-    const taken = await run(...provision);
-    expect(taken.code, taken.stderr).to.equal(0);
-    expect(await peopleOf('taken')).to.deep.equal([{ email: 'a@taken.test', isOpen: true }]);
-    const audited = await controlSql(
-      world,
-      `select distinct a.after ->> 'email' as email from audit_log a join tenants t on t.id = a.tenant_id
-        where t.slug = 'taken' and a.resource = 'User'`,
-    );
-    expect(audited).to.deep.equal([{ email: 'a@taken.test' }]);
-    const roles = await controlSql(
-      world,
-      `select r.name from roles r join tenants t on t.id = r.tenant_id where t.slug = 'taken' order by 1`,
-    );
-    expect(roles).to.deep.equal([{ name: 'Administrator' }, { name: 'Member' }]);
-    const [tenant] = await controlSql<{ database: string; isolated: boolean }>(
-      world,
-      `select database_name as database, isolated from tenants where slug = 'taken'`,
-    );
-    expect(tenant?.isolated).to.equal(false);
-    const adminUrl = databaseUrl(postgresUrl(), tenant?.database ?? '');
-    expect(await sql({ adminUrl }, 'select from entities')).to.deep.equal([]);
+
+    it('another clone of the same tenant takes over no login', async () => {
+      await killClone('half');
+
+      const again = await run('clone', 'acme', 'half');
+
+      expect(again.code, again.stderr).to.equal(0);
+      const open = await controlSql(
+        world,
+        `select from users u join tenants t on t.id = u.tenant_id
+          where t.slug = 'half' and u.disabled_at is null`,
+      );
+      expect(open).to.deep.equal([]);
+    });
+
+    it('a clone of another tenant shows its administrator no user, role, audit entry or record of the first one', async () => {
+      await killClone('other');
+
+      const made = await run('clone', 'globex', 'other', '--login', world.globex.admin.email);
+
+      expect(made.code, made.stderr).to.equal(0);
+      const { id, guid, slug, database } = JSON.parse(made.stdout);
+      const adminUrl = databaseUrl(postgresUrl(), database);
+      const other = await world.login({
+        id,
+        guid,
+        slug,
+        database,
+        adminUrl,
+        admin: world.globex.admin,
+      });
+      for (const path of [
+        'AuditLog',
+        'AuditLog?resource=User',
+        'AuditLog?resource=Role',
+        'Users',
+        'Roles',
+        'Entities',
+        'Activity',
+      ]) {
+        const { status, body } = await other.get(`/api/v1/${path}`);
+        expect(status, path).to.equal(200);
+        expect(JSON.stringify(body), path).not.to.match(/acme|Northwind/);
+      }
+      expect(await allOf('other'))
+        .to.include(world.globex.admin.email)
+        .and.not.include('acme');
+    });
+
+    it('a tenant that is provisioned has no user, role, audit entry or record of the clone, and is not isolated', async () => {
+      await killClone('taken');
+      const provision = ['provision', 'taken', '--name', 'T', '--admin-email', 'a@taken.test'];
+
+      const plan = await run(...provision, '--dry-run');
+      const made = await run(...provision);
+
+      expect(plan.code, plan.stderr).to.equal(0);
+      expect(made.code, made.stderr).to.equal(0);
+      const all = await allOf('taken');
+      expect(all)
+        .to.include('"isolated":false')
+        .and.include('a@taken.test')
+        .and.not.include('acme');
+      const roles = await controlSql(
+        world,
+        `select r.name from roles r join tenants t on t.id = r.tenant_id where t.slug = 'taken' order by 1`,
+      );
+      expect(roles).to.deep.equal([{ name: 'Administrator' }, { name: 'Member' }]);
+      const [tenant] = await controlSql<{ database: string }>(
+        world,
+        `select database_name as database from tenants where slug = 'taken'`,
+      );
+      const adminUrl = databaseUrl(postgresUrl(), tenant?.database ?? '');
+      expect(await sql({ adminUrl }, 'select from entities')).to.deep.equal([]);
+    });
+
+    it('a clone has no user, role, audit entry or record of a provision that was killed', async () => {
+      const provision = [
+        'provision',
+        'begun',
+        '--name',
+        'Secret Ltd',
+        '--admin-email',
+        'a@begun.test',
+      ];
+      await (await stopCommand(world, provision)).kill();
+
+      const made = await run('clone', 'globex', 'begun');
+
+      expect(made.code, made.stderr).to.equal(0);
+      expect(await allOf('begun'))
+        .to.include('"isolated":true')
+        .and.include(world.globex.admin.email)
+        .and.not.match(/begun\.test|Secret Ltd/);
+    });
   });
 
   it('a clone under a used slug, or of a missing tenant, is rejected', async () => {
