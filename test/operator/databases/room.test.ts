@@ -74,6 +74,16 @@ describe('room for copies of databases', () => {
     );
   });
 
+  it('a disk that is stated larger than the disk with the data folder counts as that one', async () => {
+    const { document: before } = await document('clone', 'acme', 'acme-copy', '--dry-run');
+    await succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gb', '1000000']);
+
+    const { document: plan } = await document('clone', 'acme', 'acme-copy', '--dry-run');
+
+    expect(plan.room.diskBytes).to.equal(before.room.diskBytes);
+    expect(plan.room.isStated).to.equal(false);
+  });
+
   it('a clone, a restore and a drill that would leave less than a tenth of the stated disk are refused with both numbers, and nothing is changed', async () => {
     await succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gb', '1']);
     await leaveFree(leastMb + 5);

@@ -48,6 +48,8 @@ export interface CopyRoom {
   diskBytes: number | null;
   /** False if less than a tenth of the disk would be left; null: not known. */
   isEnough: boolean | null;
+  /** True: an operator has stated the disk; false: this machine sees it; null: not known. */
+  isStated: boolean | null;
 }
 
 /** The part of a disk that every copy leaves free. */
@@ -69,21 +71,26 @@ async function decideRoom(control: Queryable, copy: PlannedCopy): Promise<CopyRo
 
   const neededBytes = logFactor * (bytes + reserved);
   if (!disk) {
-    return { server: server.name, neededBytes, freeBytes: null, diskBytes: null, isEnough: null };
+    return {
+      server: server.name,
+      neededBytes,
+      freeBytes: null,
+      diskBytes: null,
+      isEnough: null,
+      isStated: null,
+    };
   }
 
-  const { freeBytes, diskBytes } = disk;
-  const isEnough = freeBytes - neededBytes >= minFree * diskBytes;
-  return { server: server.name, neededBytes, freeBytes, diskBytes, isEnough };
+  return { server: server.name, neededBytes, ...disk, isEnough: neededBytes <= roomOf(disk) };
 }
 
 /** @throws {OperatorError} when the server has no room for a copy */
 async function requireRoom(control: Queryable, copy: PlannedCopy): Promise<CopyRoom> {
   const room = await decideRoom(control, copy);
   if (room.isEnough === false) {
+    const larger = `, or if its disk is larger than that, ${stateText(copy.server.name)}`;
     throw new OperatorError(
-      `${shortRoomText(copy, room)}: the copy was not begun. Make room there, or if its disk is larger than that, ` +
-        stateText(copy.server.name),
+      `${shortRoomText(copy, room)}: the copy was not begun. Make room there${room.isStated ? larger : ''}`,
     );
   }
 
@@ -225,16 +232,35 @@ async function readReserved(control: Queryable, { id }: Server): Promise<number>
 interface Disk {
   readonly freeBytes: number;
   readonly diskBytes: number;
+  readonly isStated: boolean;
+}
+
+/** Returns the bytes that copies may take of a disk. */
+function roomOf({ freeBytes, diskBytes }: Disk): number {
+  return freeBytes - minFree * diskBytes;
 }
 
 /**
- * Returns the disk of a server: as an operator has stated it, without the databases and the
- * largest write-ahead log; else as this machine sees it, if the data folder of the server is
- * here. Undefined: not known.
+ * Returns the disk of a server: as an operator has stated it, or as this machine sees it, if
+ * the data folder of the server is here. Of both, the one with less room: a stated disk does
+ * not know of other files, and a folder may be limited to less than its disk. Undefined: not
+ * known.
  * @param client connected to a database of the server
  */
-async function readDisk(client: pg.Client, { diskGb }: Server): Promise<Disk | undefined> {
-  if (!diskGb) return readOwnDisk(client);
+async function readDisk(client: pg.Client, server: Server): Promise<Disk | undefined> {
+  const stated = await readStatedDisk(client, server);
+  const seen = await readOwnDisk(client);
+  if (!stated || !seen) return stated ?? seen;
+
+  return roomOf(seen) < roomOf(stated) ? seen : stated;
+}
+
+/**
+ * Returns the disk that an operator has stated, without the databases and the largest
+ * write-ahead log.
+ */
+async function readStatedDisk(client: pg.Client, { diskGb }: Server): Promise<Disk | undefined> {
+  if (!diskGb) return undefined;
 
   const diskBytes = diskGb * bytesPerGb;
   // Every login may read the size of the tablespace of its own database.
@@ -242,7 +268,7 @@ async function readDisk(client: pg.Client, { diskGb }: Server): Promise<Disk | u
     `select (pg_tablespace_size(dattablespace) + pg_size_bytes(current_setting('max_wal_size')))::float8 as used
        from pg_database where datname = current_database()`,
   );
-  return { diskBytes, freeBytes: diskBytes - (rows[0]?.used ?? 0) };
+  return { diskBytes, freeBytes: diskBytes - (rows[0]?.used ?? 0), isStated: true };
 }
 
 /** The maximum seconds between the times of its start that PostgreSQL writes in two places. */
@@ -264,5 +290,5 @@ export async function readOwnDisk(client: pg.Client): Promise<Disk | undefined> 
   if (!(Math.abs(startedAt - found.startedAt) <= maxStartDifference)) return undefined;
 
   const { blocks, bavail, bsize } = await statfs(found.folder);
-  return { diskBytes: blocks * bsize, freeBytes: bavail * bsize };
+  return { diskBytes: blocks * bsize, freeBytes: bavail * bsize, isStated: false };
 }
