@@ -11,6 +11,7 @@ import { headFingerprint } from '../../src/operator/schema/template.ts';
 import { quickenLogins } from './quick-logins.ts';
 import { makeServerFolder, removeServerFolder } from './server-folder.ts';
 import { slowestFiles, timeFiles } from './slowest-files.ts';
+import { drawTestOrder, orderTests } from './test-order.ts';
 import { controlTemplate, quickSettings, server } from './test-server.ts';
 import { makeWorldTemplate } from './world-template.ts';
 
@@ -21,12 +22,16 @@ for (const kind of ['operator', 'migrations', 'move', 'doctor'] as const) {
 // Below the 9 s that requests wait in test/operator/databases.
 Object.assign(timeLimits.move, { lockMs: 8_000 });
 
-export const mochaHooks = timeFiles;
+export const mochaHooks = {
+  beforeAll: [timeFiles.beforeAll, orderTests.beforeAll],
+  afterAll: timeFiles.afterAll,
+};
 
 let folder: string;
 let postgres: EmbeddedPostgres | undefined;
 
 export async function mochaGlobalSetup(): Promise<void> {
+  drawTestOrder();
   startGuardian();
   await startServer().catch(error => {
     process.stderr.write(`${error.stack}\n`);
