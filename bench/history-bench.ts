@@ -67,8 +67,8 @@ async function bench(): Promise<void> {
   );
   const { tenant, logins } = await provision(installation, passwords, manifest);
   const self = { email: 'self@bench.test', password: generatePassword() };
-  await installation.statements.execute(
-    `insert into roles (tenant_id, name, permissions) values (?, 'reader', '{full.read}')`,
+  await installation.statements.query(
+    `insert into roles (tenant_id, name, permissions) values ($1, 'reader', '{full.read}')`,
     [tenant.id],
   );
   const url = databaseUrl(serverUrl, tenant.databaseName);

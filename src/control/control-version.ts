@@ -1,5 +1,5 @@
 import { migrationNames } from '../lib/postgres/migration-names.ts';
-import type { Statements } from '../lib/postgres/statements.ts';
+import type { Queryable } from '../lib/postgres/shared-connection.ts';
 
 /** Returns the last control migration of this build. */
 export async function controlHead(): Promise<string> {
@@ -9,19 +9,21 @@ export async function controlHead(): Promise<string> {
 /**
  * Returns the last migration that was applied to the control database; undefined when none was.
  */
-export async function controlVersion(control: Statements): Promise<string | undefined> {
+export async function controlVersion(control: Queryable): Promise<string | undefined> {
   if (!(await hasMigrations(control))) return undefined;
-  const [row] = await control.execute<{ name: string | null }[]>(
+  const { rows } = await control.query<{ name: string | null }>(
     'select max(name) as name from migrations',
   );
+  const [row] = rows;
   return row?.name ?? undefined;
 }
 
 /** Returns true if the control database has a table of migrations. */
-export async function hasMigrations(control: Statements): Promise<boolean> {
-  const [migrations] = await control.execute<{ found: boolean }[]>(
+export async function hasMigrations(control: Queryable): Promise<boolean> {
+  const { rows } = await control.query<{ found: boolean }>(
     `select to_regclass('public.migrations') is not null as found`,
   );
+  const [migrations] = rows;
   return migrations?.found === true;
 }
 
@@ -29,10 +31,11 @@ export async function hasMigrations(control: Statements): Promise<boolean> {
  * Returns true if a build with this last control migration can use a control database that is
  * at a later version.
  */
-export async function isControlCompatible(control: Statements, head: string): Promise<boolean> {
-  const [later] = await control.execute<{ compatible: boolean | null }[]>(
-    'select bool_and(compatible) as compatible from migrations where name > ?',
+export async function isControlCompatible(control: Queryable, head: string): Promise<boolean> {
+  const { rows } = await control.query<{ compatible: boolean | null }>(
+    'select bool_and(compatible) as compatible from migrations where name > $1',
     [head],
   );
+  const [later] = rows;
   return later?.compatible === true;
 }

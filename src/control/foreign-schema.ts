@@ -4,7 +4,7 @@ import {
   type RecordedMigrations,
   recordedMigrations,
 } from '../lib/postgres/migration-names.ts';
-import type { Statements } from '../lib/postgres/statements.ts';
+import type { Queryable } from '../lib/postgres/shared-connection.ts';
 import { hasMigrations } from './control-version.ts';
 
 /**
@@ -14,13 +14,14 @@ import { hasMigrations } from './control-version.ts';
  * @throws {ForeignSchemaError} when it is another first schema
  */
 export async function requireOwnControlSchema(
-  control: Statements,
+  control: Queryable,
   dataFolder: string | undefined,
 ): Promise<void> {
   if (!(await hasMigrations(control))) return;
-  const [row] = await control.execute<{ recorded: RecordedMigrations | null }[]>(
+  const { rows } = await control.query<{ recorded: RecordedMigrations | null }>(
     `select ${recordedMigrations} as recorded`,
   );
+  const [row] = rows;
   const foreign = await findForeignPage('control', row?.recorded ?? null);
   if (foreign !== undefined) {
     throw new ForeignSchemaError('The control database', foreign, dataFolder);

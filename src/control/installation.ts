@@ -8,7 +8,7 @@ import { embeddedControlUrl, pathExists } from '../lib/embedded/cluster.ts';
 import { embeddedMasterKey } from '../lib/embedded/master-key.ts';
 import { startEmbeddedPostgres } from '../lib/embedded/postgres.ts';
 import { OperatorError } from '../lib/log/operator-error.ts';
-import { type Statements, statementsOf } from '../lib/postgres/statements.ts';
+import { type Queryable, shareConnection } from '../lib/postgres/shared-connection.ts';
 import { createControlPool } from './control-pool.ts';
 import type { ControlDatabase } from './database.ts';
 import { type BudgetMember, newProcess, type ProcessIdentity } from './process-identity.ts';
@@ -45,7 +45,7 @@ export interface InstallationAccess extends ControlAddress, ServerAccess, KeyAcc
 
 /** Runs statements on the control database. */
 export interface ControlStatements {
-  readonly statements: Statements;
+  readonly statements: Queryable;
 }
 
 /**
@@ -119,7 +119,7 @@ export function openControl(
     ...access,
     member,
     pool,
-    statements: statementsOf(pool),
+    statements: shareConnection(pool),
     control: () => (opened ??= open()),
     close: async () => {
       if (!pool.ending) await pool.end();

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { OperatorError } from '../lib/log/operator-error.ts';
 import { otherKeyDetail } from '../lib/postgres/database-error.ts';
-import type { Statements } from '../lib/postgres/statements.ts';
+import type { Queryable } from '../lib/postgres/shared-connection.ts';
 import { MasterKeyError, owners, type SealingKey, type SecretBox } from './secret-box.ts';
 
 /** The facts about its master key that the control database has. */
@@ -25,7 +25,7 @@ interface StoredKey {
  * @throws {MasterKeyError} when neither key is the master key
  * @throws {OperatorError} when the canary does not open under the key with the fingerprint
  */
-export async function requireMasterKey(control: Statements, secrets: SecretBox): Promise<void> {
+export async function requireMasterKey(control: Queryable, secrets: SecretBox): Promise<void> {
   let stored = await readKey(control);
 
   if (stored.fingerprint === null) {
@@ -43,13 +43,13 @@ export async function requireMasterKey(control: Statements, secrets: SecretBox):
  * @param where SQL condition of the row
  */
 export async function storeMasterKey(
-  control: Statements,
+  control: Queryable,
   key: SealingKey,
   where = '',
 ): Promise<void> {
   const { id } = await readKey(control);
-  await control.execute(
-    `update installation set key_fingerprint = ?, master_key_canary = ? ${where}`,
+  await control.query(
+    `update installation set key_fingerprint = $1, master_key_canary = $2 ${where}`,
     [key.fingerprint, key.seal(id, owners.canary(id))],
   );
 }
@@ -95,10 +95,11 @@ export function reportMasterKey(
   };
 }
 
-async function readKey(control: Statements): Promise<StoredKey> {
-  const [row] = await control.execute<StoredKey[]>(
+async function readKey(control: Queryable): Promise<StoredKey> {
+  const { rows } = await control.query<StoredKey>(
     'select id, key_fingerprint as fingerprint, master_key_canary as canary from installation',
   );
+  const [row] = rows;
   if (!row) throw new Error('the table installation of the control database has no row');
   return row;
 }

@@ -63,15 +63,15 @@ describe('pool of the control database', () => {
     it('a command has one connection to the control database, which statements and entity managers share, in whatever order they come', async () => {
       const backend = 'select pg_backend_pid() as pid';
 
-      const [first] = await installation.statements.execute<{ pid: number }[]>(backend);
+      const first = await installation.statements.query<{ pid: number }>(backend);
       const { em } = await installation.control();
       const inTransaction = await em
         .fork()
         .transactional(each => each.execute<{ pid: number }[]>(backend));
-      const [last] = await installation.statements.execute<{ pid: number }[]>(backend);
+      const last = await installation.statements.query<{ pid: number }>(backend);
 
-      expect(inTransaction).to.deep.equal([first]);
-      expect(last).to.deep.equal(first);
+      expect(inTransaction).to.deep.equal(first.rows);
+      expect(last.rows).to.deep.equal(first.rows);
     });
 
     it('a command opens its entity managers once, also for tasks that need them at the same time', async () => {
@@ -88,7 +88,9 @@ describe('pool of the control database', () => {
                1.5 as exact, 2 as small, true as flag, '{"a": [1]}'::jsonb as document, array['a', null] as texts`;
       const { em } = await installation.control();
 
-      const [stated] = await installation.statements.execute(values);
+      const {
+        rows: [stated],
+      } = await installation.statements.query(values);
       const [managed] = await em.fork().execute<object[]>(values);
 
       expect(stated).to.deep.equal(managed);

@@ -4,7 +4,6 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
 import pg from 'pg';
 import { createControlPool } from '../../src/control/control-pool.ts';
-import { openControlDatabase } from '../../src/control/database.ts';
 import type { Installation } from '../../src/control/installation.ts';
 import { requireMasterKey } from '../../src/control/present-key.ts';
 import { owners, SecretBox } from '../../src/control/secret-box.ts';
@@ -55,13 +54,13 @@ describe('the master key of an installation', () => {
   afterEach(async () => {
     const [row] = await presentKeys(world);
     const present = boxOf(next).present.fingerprint === row?.fingerprint ? next : former;
-    await resealSecrets({ control: world.installation.control, secrets: boxOf(former, present) });
+    await resealSecrets({ pool: world.installation.pool, secrets: boxOf(former, present) });
     await controlSql(world, 'delete from webhook_tenants');
     await eventually(() => isReady(world.service));
   });
 
   const change = () =>
-    resealSecrets({ control: world.installation.control, secrets: boxOf(next, former) });
+    resealSecrets({ pool: world.installation.pool, secrets: boxOf(next, former) });
 
   describe('at the start of a process', () => {
     it('service and commands refuse keys that are not the master key, and say which setting to change', async () => {
@@ -118,14 +117,12 @@ describe('the master key of an installation', () => {
 
     it('of concurrent first uses of a control database with different keys, one makes its key the master key', async () => {
       const { url, drop } = await createControl();
-      const control = openControlDatabase(url, createControlPool(url, 4));
+      const pool = createControlPool(url, 4);
       const boxes = Array.from({ length: 4 }, () => boxOf(newKey()));
 
-      const first = await Promise.allSettled(
-        boxes.map(secrets => requireMasterKey(control.em, secrets)),
-      );
+      const first = await Promise.allSettled(boxes.map(secrets => requireMasterKey(pool, secrets)));
       const second = await Promise.allSettled(
-        boxes.map(secrets => requireMasterKey(control.em, secrets)),
+        boxes.map(secrets => requireMasterKey(pool, secrets)),
       );
 
       expect(first.map(({ status }) => status).sort()).to.deep.equal([
@@ -135,7 +132,7 @@ describe('the master key of an installation', () => {
         'rejected',
       ]);
       expect(second.map(({ status }) => status)).to.deep.equal(first.map(({ status }) => status));
-      await control.close(true);
+      await pool.end();
       await drop();
     });
   });
@@ -170,7 +167,7 @@ describe('the master key of an installation', () => {
       await change();
       await eventually(() => isReady(world.service).then(ready => !ready));
 
-      await resealSecrets({ control: world.installation.control, secrets: boxOf(former, next) });
+      await resealSecrets({ pool: world.installation.pool, secrets: boxOf(former, next) });
 
       await eventually(() => isReady(world.service));
       for (const tenant of [world.acme, world.globex]) {
@@ -469,7 +466,7 @@ describe('the master key of an installation', () => {
     it('two changes in opposite directions at the same time leave every secret under one key', async () => {
       await Promise.all([
         change(),
-        resealSecrets({ control: world.installation.control, secrets: boxOf(former, next) }),
+        resealSecrets({ pool: world.installation.pool, secrets: boxOf(former, next) }),
       ]);
 
       const [row] = await presentKeys(world);
@@ -685,7 +682,7 @@ async function storeUnder(
 
 /** @throws when a secret of the control database does not open, as `control reseal` finds */
 async function openEverySecret(world: World, secrets: SecretBox): Promise<void> {
-  const count = await resealSecrets({ control: world.installation.control, secrets }, true);
+  const count = await resealSecrets({ pool: world.installation.pool, secrets }, true);
   expect(count).to.be.above(5);
 }
 

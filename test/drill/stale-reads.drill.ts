@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
-import { statementsOf } from '../../src/lib/postgres/statements.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { type Fault, type KindProxy, startKindProxy } from '../support/kind-proxy.ts';
@@ -72,7 +71,7 @@ describe('drill: the age of what is served from memory', () => {
   }
 
   const control = (text: string, values: (string | number)[] = []) =>
-    withConnection(controlUrl, client => statementsOf(client).execute(text, values));
+    withConnection(controlUrl, client => client.query(text, values));
 
   async function get(
     client: Client,

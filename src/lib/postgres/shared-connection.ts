@@ -1,8 +1,9 @@
 import type pg from 'pg';
 
 /**
- * Accepts queries of concurrent tasks: a pool, or a connection that `shareConnection` has
- * wrapped.
+ * Runs SQL with `$1`, `$2` for its values: a pool, a connection, a transaction of one, or what
+ * `shareConnection` has wrapped. This is the way to query outside of requests, whose
+ * statements are prepared (`queryControl`, `TableStatements`).
  */
 export interface Queryable {
   query<Row extends pg.QueryResultRow>(
@@ -12,10 +13,11 @@ export interface Queryable {
 }
 
 /**
- * Shares one connection between concurrent tasks. Queries are queued, because `pg.Client` runs
- * one at a time.
+ * Shares one connection, or a pool, between concurrent tasks. Queries are queued: `pg.Client`
+ * runs one at a time, and a query that waited for a connection of the pool would fail after the
+ * time that connecting may take.
  */
-export function shareConnection(client: pg.Client): Queryable {
+export function shareConnection(client: pg.Client | pg.Pool): Queryable {
   let last: Promise<unknown> = Promise.resolve();
   return {
     query: <Row extends pg.QueryResultRow>(text: string, values?: unknown[]) => {

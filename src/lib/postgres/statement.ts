@@ -70,6 +70,11 @@ export function unpreparedStatement(text: string, values: unknown[]): Statement 
   return { name: '', ...encoded(text, values) };
 }
 
+/** Returns the condition of a filter; undefined if the filter has no value. */
+export function conditionOf(sql: string, value: unknown): Condition | undefined {
+  return value === undefined ? undefined : [sql, value];
+}
+
 /**
  * Returns the `where` clause of conditions, all of which must hold; empty for none. Adds their
  * values to `values`.

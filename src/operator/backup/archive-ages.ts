@@ -64,9 +64,9 @@ export async function readArchiveAges(
   { statements }: ControlStatements,
   { limit, offset = 0 }: { limit: number; offset?: number },
 ): Promise<ArchiveAges> {
-  const [ages] = await statements.execute<ArchiveAges[]>(
+  const { rows } = await statements.query<ArchiveAges>(
     `with seen as materialized (${tenants}),
-     shown as (select * from seen order by fault is null, covered_at nulls first, slug limit ? offset ?),
+     shown as (select * from seen order by fault is null, covered_at nulls first, slug limit $1 offset $2),
      ages as (select ${ageColumns} from shown order by fault is null, covered_at nulls first, slug)
      select count(*)::int as tenants, (count(*) filter (where newest_at is null))::int as without,
             (count(*) filter (where fault is not null))::int as faulty,
@@ -75,6 +75,7 @@ export async function readArchiveAges(
        from seen`,
     [limit, offset],
   );
+  const [ages] = rows;
 
   return ages as ArchiveAges;
 }
@@ -83,11 +84,12 @@ export async function readArchiveAges(
  * Returns how many tenants have no archive, and whether an archive was ever proved.
  */
 export async function countUnarchived({ statements }: ControlStatements): Promise<ArchiveCounts> {
-  const [counts] = await statements.execute<ArchiveCounts[]>(
+  const { rows } = await statements.query<ArchiveCounts>(
     `select count(*)::int as tenants, (count(*) filter (where newest_at is null))::int as without,
             exists (select from archives where target = ${presentTarget} and state = 'complete' and proved_at is not null) as "isProved"
        from (${tenants}) as seen`,
   );
+  const [counts] = rows;
 
   return counts as ArchiveCounts;
 }
@@ -100,10 +102,11 @@ export async function readArchiveAge(
   { statements }: ControlStatements,
   guid: string,
 ): Promise<ArchiveAge | undefined> {
-  const [age] = await statements.execute<ArchiveAge[]>(
-    `with seen as (${tenants} and guid = ?) select ${ageColumns} from seen`,
+  const { rows } = await statements.query<ArchiveAge>(
+    `with seen as (${tenants} and guid = $1) select ${ageColumns} from seen`,
     [guid],
   );
+  const [age] = rows;
 
   return age;
 }

@@ -7,7 +7,7 @@ import { projectPath } from '../../lib/config/project-path.ts';
 import { readSecretFiles } from '../../lib/config/secret-files.ts';
 import { connectionConfig } from '../../lib/postgres/connection.ts';
 import { SessionClient } from '../../lib/postgres/session-client.ts';
-import { type Statements, statementsOf } from '../../lib/postgres/statements.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 
 /** A word that the shell offers, and its meaning. */
 export interface Candidate {
@@ -71,7 +71,7 @@ export async function storedValues(
     client = new SessionClient(connectionConfig(await controlUrl(), 'completion'));
     client.on('error', () => {}); // the query rejects
     await client.connect();
-    return await readStoredValues(statementsOf(client), kind, start, slug);
+    return await readStoredValues(client, kind, start, slug);
   } catch {
     return [];
   } finally {
@@ -83,14 +83,14 @@ export async function storedValues(
  * Returns the `storedValues`, by statements on the control database. Rejects when they fail.
  */
 export async function readStoredValues(
-  statements: Statements,
+  statements: Queryable,
   kind: StoredValue,
   start: string,
   slug: string | undefined,
 ): Promise<Candidate[]> {
-  const rows = await statements.execute<{ value: string; description: string | null }[]>(
-    `select value, description from (select ?::text as slug) given, lateral (${queries[kind]}) v
-      where starts_with(value, ?) order by value limit ${maxValues}`,
+  const { rows } = await statements.query<{ value: string; description: string | null }>(
+    `select value, description from (select $1::text as slug) given, lateral (${queries[kind]}) v
+      where starts_with(value, $2) order by value limit ${maxValues}`,
     [slug ?? null, start],
   );
   return rows

@@ -40,10 +40,11 @@ async function archivesOf(
   control: PageRequest['control'],
   slug: string,
 ): Promise<readonly Candidate[]> {
-  const [tenant] = await control.statements.execute<{ guid: string | null }[]>(
-    'select tenant_named(?) as guid',
+  const { rows } = await control.statements.query<{ guid: string | null }>(
+    'select tenant_named($1) as guid',
     [slug],
   );
+  const [tenant] = rows;
   const { archives } = tenant?.guid ? await listInTarget(control, tenant.guid) : { archives: [] };
   if (archives.length === 0) return [];
 

@@ -38,10 +38,12 @@ export async function listUsers(
   slug: string,
 ): Promise<UserSummary[]> {
   const { id } = await readTenant({ statements }, slug);
-  return statements.execute(
-    `select ${userColumns} from users u join roles r on r.id = u.role_id where u.tenant_id = ? order by u.email`,
+  const { rows } = await statements.query<UserSummary>(
+    `select ${userColumns} from users u join roles r on r.id = u.role_id where u.tenant_id = $1 order by u.email`,
     [id],
   );
+
+  return rows;
 }
 
 /** A user of any tenant, with the health of the tenant and its reasons. */
@@ -60,14 +62,14 @@ export async function findUsers(
   { statements }: ControlStatements,
   email: string,
 ): Promise<FoundUser[]> {
-  const picked = 'select * from tenants where id in (select tenant_id from users where email = ?)';
-  const rows = await statements.execute<(Omit<FoundUser, 'reasons'> & StoredHealth)[]>(
+  const picked = 'select * from tenants where id in (select tenant_id from users where email = $1)';
+  const { rows } = await statements.query<Omit<FoundUser, 'reasons'> & StoredHealth>(
     `with ${await healthSql(picked)}
      select t.slug as tenant, t.status, ${healthColumns}, ${userColumns}
        from users u join roles r on r.id = u.role_id join picked t on t.id = u.tenant_id
        left join health on health.id = t.id
-      where u.email = ? order by t.slug`,
-    [email, email],
+      where u.email = $1 order by t.slug`,
+    [email],
   );
 
   return rows.map(({ reasons, ...user }) => ({ ...user, reasons: toReasons(reasons) }));
@@ -98,12 +100,14 @@ export async function listClients(
   slug: string,
 ): Promise<ClientSummary[]> {
   const { id } = await readTenant({ statements }, slug);
-  return statements.execute(
+  const { rows } = await statements.query<ClientSummary>(
     `select c.id, c.name, u.email as "user", case when c.revoked_at is null then 'active' else 'revoked' end as state,
             count(t.hash)::int as tokens, coalesce(sum(t.uses), 0)::float8 as uses,
             ${isoTime('max(t.last_used_at)')} as "lastUsedAt"
        from api_clients c join users u on u.id = c.user_id left join legacy_tokens t on t.client_id = c.id
-      where c.tenant_id = ? group by c.id, u.email order by c.created_at, c.id`,
+      where c.tenant_id = $1 group by c.id, u.email order by c.created_at, c.id`,
     [id],
   );
+
+  return rows;
 }

@@ -1,13 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { EntityManager } from '@mikro-orm/postgresql';
 import type { Installation, KeyAccess } from '../../control/installation.ts';
 import { requireMasterKey, storeMasterKey } from '../../control/present-key.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
+import { inTransaction } from '../../lib/postgres/in-transaction.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { changeOrUndo } from '../command/change-or-undo.ts';
 
-type Keys = KeyAccess & Pick<Installation, 'control'>;
+type Keys = KeyAccess & Pick<Installation, 'pool'>;
 
 /**
  * A writer of a secret may have locked the row of a tenant before it waits for that of the
@@ -93,14 +94,20 @@ const secretColumns: {
  * @throws {OperatorError} when neither key is the present one, when a secret cannot be opened,
  *   or when others hold locks for a minute; nothing is changed then
  */
-export async function resealSecrets({ control, secrets }: Keys, isDryRun = false): Promise<number> {
-  const { em } = await control();
-  const transact = (work: (em: EntityManager) => Promise<number>) => em.fork().transactional(work);
+export async function resealSecrets({ pool, secrets }: Keys, isDryRun = false): Promise<number> {
+  const transact = async (work: (control: Queryable) => Promise<number>): Promise<number> => {
+    const client = await pool.connect();
+    try {
+      return await inTransaction(client, () => work(client));
+    } finally {
+      client.release();
+    }
+  };
   const deadline = performance.now() + maxTriesMs;
 
   for (;;) {
     try {
-      return await changeOrUndo(transact, isDryRun, em => resealIn(em, secrets));
+      return await changeOrUndo(transact, isDryRun, control => resealIn(control, secrets));
     } catch (error) {
       if (sqlState(error) !== '55P03') throw error;
       if (performance.now() > deadline) throw stillLocked(error);
@@ -109,23 +116,23 @@ export async function resealSecrets({ control, secrets }: Keys, isDryRun = false
   }
 }
 
-async function resealIn(em: EntityManager, secrets: SecretBox): Promise<number> {
-  await em.execute(`set local lock_timeout = '${maxLockWait}'`);
-  await em.execute('select from installation for update');
-  await requireMasterKey(em, secrets);
-  await storeMasterKey(em, secrets.masterKey);
+async function resealIn(control: Queryable, secrets: SecretBox): Promise<number> {
+  await control.query(`set local lock_timeout = '${maxLockWait}'`);
+  await control.query('select from installation for update');
+  await requireMasterKey(control, secrets);
+  await storeMasterKey(control, secrets.masterKey);
 
   let count = 0;
   for (const { table, column, select, owner } of secretColumns) {
-    const stored = await em.execute<StoredSecret[]>(select);
+    const { rows: stored } = await control.query<StoredSecret>(select);
     const sealed = stored.map(secret =>
       resealed(secrets, secret.sealed, owner(secret)).toString('hex'),
     );
     const key = table === 'signing_keys' ? 'kid' : 'id';
-    await em.execute(
+    await control.query(
       `update ${table} t set ${column} = decode(new.sealed, 'hex')
-         from unnest(?::text[], ?::text[]) as new (id, sealed) where t.${key}::text = new.id`,
-      [`{${stored.map(({ id }) => id).join(',')}}`, `{${sealed.join(',')}}`],
+         from unnest($1::text[], $2::text[]) as new (id, sealed) where t.${key}::text = new.id`,
+      [stored.map(({ id }) => id), sealed],
     );
     count += stored.length;
   }

@@ -79,13 +79,14 @@ export async function readUserRole(
   address: string,
 ): Promise<UserRole> {
   const tenant = await readTenant({ statements }, slug);
-  const [found] = await statements.execute<UserRole[]>(
+  const { rows } = await statements.query<UserRole>(
     `select u.email, r.name as role, u.scope, r.permissions,
             array(select name from roles o where o.tenant_id = u.tenant_id and o.id <> r.id
                    order by lower(name), id) as others
-       from users u join roles r on r.id = u.role_id where u.tenant_id = ? and u.email = ?`,
+       from users u join roles r on r.id = u.role_id where u.tenant_id = $1 and u.email = $2`,
     [tenant.id, requireEmail(address)],
   );
+  const [found] = rows;
   if (!found) throw noSuchUser(slug, address);
   return found;
 }

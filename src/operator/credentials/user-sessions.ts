@@ -22,13 +22,15 @@ export async function listSessions(
 ): Promise<OpenSession[]> {
   const { id } = await readTenant(installation, slug);
   const user = email === undefined ? null : (await findUser(installation, slug, email)).id;
-  return installation.statements.execute(
+  const { rows } = await installation.statements.query<OpenSession>(
     `select s.id, u.email, ${isoTime('s.created_at')} as "createdAt", ${isoTime('s.refreshed_at')} as "refreshedAt"
-       from (select * from sessions where tenant_id = ? and revoked_at is null and ${unexpired}) s
+       from (select * from sessions where tenant_id = $1 and revoked_at is null and ${unexpired}) s
        join users u on u.id = s.user_id
-      where ?::bigint is null or s.user_id = ? order by s.created_at desc`,
-    [id, user, user],
+      where $2::bigint is null or s.user_id = $2 order by s.created_at desc`,
+    [id, user],
   );
+
+  return rows;
 }
 
 /**

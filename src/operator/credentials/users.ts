@@ -162,9 +162,9 @@ export async function findOpenInClones(
   slug: string,
   address: string,
 ): Promise<string[]> {
-  const rows = await statements.execute<{ slug: string }[]>(
+  const { rows } = await statements.query<{ slug: string }>(
     `select t.slug from users u join tenants t on t.id = u.tenant_id
-      where u.email = ? and u.disabled_at is null and t.isolated and t.slug <> ? order by t.slug`,
+      where u.email = $1 and u.disabled_at is null and t.isolated and t.slug <> $2 order by t.slug`,
     [requireEmail(address), slug],
   );
   return rows.map(each => each.slug);

@@ -7,7 +7,6 @@ import { connectFailure } from '../../lib/log/postgres-causes.ts';
 import { catalogQuerySettings, withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../lib/postgres/quote.ts';
-import { statementsOf } from '../../lib/postgres/statements.ts';
 import { holderName, readFeedHolder } from '../../sales/events/held-feeds.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
 import { errorText } from '../command/texts.ts';
@@ -287,7 +286,7 @@ async function checkTextOrder(
   { slug, databaseName }: CheckedTenant,
   report: (report: Report) => void,
 ): Promise<void> {
-  const fault = textOrderFault(await readTextOrder(statementsOf(client)));
+  const fault = textOrderFault(await readTextOrder(client));
   if (fault === undefined) return;
 
   report({

@@ -51,9 +51,9 @@ export async function readFindings(
     value === undefined ? null : JSON.stringify(value),
   );
 
-  const [row] = await statements.execute<
-    (Omit<StoredFindings, keyof DoctorReport> &
-      Pick<StoredFindings, 'findings'> & { report: DoctorReport })[]
+  const { rows } = await statements.query<
+    Omit<StoredFindings, keyof DoctorReport> &
+      Pick<StoredFindings, 'findings'> & { report: DoctorReport }
   >(
     `with last as materialized (${lastReportSql}),
        done as materialized (${doneSql}),
@@ -62,11 +62,11 @@ export async function readFindings(
            from last, jsonb_array_elements(report -> 'findings') with ordinality as each (finding, at)
            left join tenants t on t.guid = ${guidOfFinding('finding')},
                 lateral (select (finding ->> 'fixed')::boolean or finding ->> 'tenant' is not null and t.id is null
-                             or finding ->> 'check' = 'behind' and coalesce(schema_version = ?, false) as fixed) f,
+                             or finding ->> 'check' = 'behind' and coalesce(schema_version = $1, false) as fixed) f,
                 lateral (select not fixed and ${isDoneSql('finding')} as is_done) d
-          where (?::jsonb is null or coalesce(to_jsonb(t.slug), finding -> 'tenant') = ?::jsonb) and (?::text is null or finding ->> 'server' = ?)
-            and (?::jsonb is null or ?::jsonb @> (finding -> 'id'))),
-       shown as (select * from found order by fixed, is_done, severity, at limit ? offset ?)
+          where ($2::jsonb is null or coalesce(to_jsonb(t.slug), finding -> 'tenant') = $2::jsonb) and ($3::text is null or finding ->> 'server' = $3)
+            and ($4::jsonb is null or $4::jsonb @> (finding -> 'id'))),
+       shown as (select * from found order by fixed, is_done, severity, at limit $5 offset $6)
      select report - 'findings' as report, ${isoTime('made_at')} as "madeAt", made_by as "madeBy",
             (select count(*)::int from found) as total,
             (select count(*)::int from found where not fixed and not is_done and severity = 'error') as errors,
@@ -75,18 +75,9 @@ export async function readFindings(
             (select coalesce(json_agg((finding - 'tenantGuid') || jsonb_build_object('tenant', tenant, 'fixed', fixed, 'isDone', is_done)
                       order by fixed, is_done, severity, at), '[]') from shown) as findings
        from last`,
-    [
-      await tenantHead(),
-      tenantJson,
-      tenantJson,
-      server,
-      server,
-      idsJson,
-      idsJson,
-      limit,
-      offset,
-    ].map(value => value ?? null),
+    [await tenantHead(), tenantJson, server, idsJson, limit, offset],
   );
+  const [row] = rows;
   if (!row) return undefined;
 
   const { report, ...findings } = row;

@@ -1,5 +1,5 @@
 import { newProcess } from '../../control/process-identity.ts';
-import type { Statements } from '../../lib/postgres/statements.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { operatorName } from '../command/operator-name.ts';
 import { migrationsDigest } from '../schema/template.ts';
 import type { Finding, RepairKind } from './finding.ts';
@@ -63,14 +63,14 @@ export async function thisBuild(): Promise<string> {
  * @param madeBy the name of the operator
  */
 export async function storeReport(
-  control: Statements,
+  control: Queryable,
   report: DoctorReport,
   madeBy = operatorName(),
 ): Promise<void> {
-  await control.execute(
-    `with former as (delete from doctor_reports), given as (select ?::jsonb as report)
+  await control.query(
+    `with former as (delete from doctor_reports), given as (select $1::jsonb as report)
      insert into doctor_reports (made_by, report)
-     select ?, report || jsonb_build_object('findings', (
+     select $2, report || jsonb_build_object('findings', (
               select coalesce(jsonb_agg(finding || jsonb_build_object('tenantGuid', t.guid) order by at), '[]')
                 from jsonb_array_elements(report -> 'findings') with ordinality as each (finding, at)
                 left join tenants t on t.guid = tenant_named(finding ->> 'tenant')))
@@ -83,13 +83,13 @@ export async function storeReport(
  * Stores the sizes in bytes of databases, by the ids of their tenants, as those of this hour.
  */
 export async function storeSizes(
-  control: Statements,
+  control: Queryable,
   sizes: ReadonlyMap<number, number>,
 ): Promise<void> {
-  await control.execute(
+  await control.query(
     `insert into tenant_usage as u (tenant_id, hour, database_bytes)
      select t.id, date_trunc('hour', now(), 'UTC'), bytes
-       from jsonb_to_recordset(?::jsonb) as measured (id bigint, bytes bigint)
+       from jsonb_to_recordset($1::jsonb) as measured (id bigint, bytes bigint)
        join tenants t using (id)
       order by 1
          on conflict (tenant_id, hour) do update set database_bytes = excluded.database_bytes`,

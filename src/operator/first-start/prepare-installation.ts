@@ -100,7 +100,7 @@ async function warnOfUnverifiedHosts(
   config: Config,
   log: Logger,
 ): Promise<void> {
-  const rows = await statements.execute<{ address: string }[]>(
+  const { rows } = await statements.query<{ address: string }>(
     'select address from servers where address is not null order by name',
   );
   const urls = [controlUrl, ...rows.map(({ address }) => address)];
@@ -140,10 +140,11 @@ async function warnOfFewConnections(
   { connectionBudget }: Config,
   log: Logger,
 ): Promise<void> {
-  const [server] = await statements.execute<{ accepted: number }[]>(
+  const { rows } = await statements.query<{ accepted: number }>(
     `select sum(case name when 'max_connections' then setting::int else -setting::int end)::int as accepted
        from pg_settings where name in ('max_connections', 'superuser_reserved_connections', 'reserved_connections')`,
   );
+  const [server] = rows;
   if (server && server.accepted < connectionBudget) {
     log.warn(
       { event: 'few_connections', accepted: server.accepted, connectionBudget },

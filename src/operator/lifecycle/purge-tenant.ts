@@ -120,12 +120,14 @@ export async function findLeftArchives(
   { statements }: ControlStatements,
   slug: string,
 ): Promise<PurgedTenant[]> {
-  return statements.execute(
+  const { rows } = await statements.query<PurgedTenant>(
     `select guid from purged_tenants
-      where slug = ? and archives = 'left' and not exists (select from tenants t where t.slug = purged_tenants.slug)
+      where slug = $1 and archives = 'left' and not exists (select from tenants t where t.slug = purged_tenants.slug)
       order by id`,
     [slug],
   );
+
+  return rows;
 }
 
 /** The data that a purge removes. */
@@ -157,12 +159,13 @@ export async function planPurge(installation: Installation, slug: string): Promi
   const tenant = await readTenant(installation, slug);
   requirePurgeable(tenant);
   const { guid, id, database, server } = tenant;
-  const [counts] = await installation.statements.execute<{ users: number; archives: number }[]>(
-    `select (select count(*)::int from users where tenant_id = ?) as users,
+  const { rows } = await installation.statements.query<{ users: number; archives: number }>(
+    `select (select count(*)::int from users where tenant_id = $1) as users,
             (select count(*)::int from archives
-              where target = (select backup_target from installation) and tenant_guid = ? and state = 'complete') as archives`,
+              where target = (select backup_target from installation) and tenant_guid = $2 and state = 'complete') as archives`,
     [id, guid],
   );
+  const [counts] = rows;
 
   const holds = await listHeld(installation, id);
   return {

@@ -26,9 +26,12 @@ export const afterRestoreOperation = defineOperation({
   },
   effect: 'destroys',
   async plan(_, { installation }) {
-    const rows = await installation.statements.execute<
-      { sessions: number; keys: number; tokens: number; clients: number }[]
-    >(
+    const { rows } = await installation.statements.query<{
+      sessions: number;
+      keys: number;
+      tokens: number;
+      clients: number;
+    }>(
       `select (select count(*)::int from sessions where revoked_at is null) as sessions,
               (select count(*)::int from signing_keys where status <> 'disabled') as keys,
               (select count(*)::int from legacy_tokens where revoked_at is null) as tokens,

@@ -9,7 +9,7 @@ import { connectFailure, postgresCause } from '../../lib/log/postgres-causes.ts'
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { isServerFull, sqlState } from '../../lib/postgres/database-error.ts';
 import { quoteIdentifier } from '../../lib/postgres/quote.ts';
-import { type Statements, statementsOf } from '../../lib/postgres/statements.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { isServiceLogin, operatorLoginText } from '../schema/service-login.ts';
 import { requireUsableServer } from '../servers/usable-server.ts';
 import { onServer, readState, restoringName } from './restoring-database.ts';
@@ -40,7 +40,7 @@ export async function requireControlHead(
 
   await withConnection(controlUrl, async client => {
     if (!embedded) await requireUsableControl(client, { url: controlUrl, isOperator });
-    const control = statementsOf(client);
+    const control = client;
     await requireControlVersion(control, dataFolder);
 
     isChecked = true;
@@ -70,7 +70,7 @@ async function requireNoLost(controlUrl: string): Promise<void> {
  */
 async function isAtHead(controlUrl: string, dataFolder: string | undefined): Promise<boolean> {
   return withConnection(controlUrl, async client => {
-    const control = statementsOf(client);
+    const control = client;
     await requireOwnControlSchema(control, dataFolder);
     return (await controlVersion(control)) === (await controlHead());
   }).catch(error => {
@@ -84,7 +84,7 @@ async function isAtHead(controlUrl: string, dataFolder: string | undefined): Pro
  *   fit
  */
 async function requireControlVersion(
-  control: Statements,
+  control: Queryable,
   dataFolder: string | undefined,
 ): Promise<void> {
   await requireOwnControlSchema(control, dataFolder);
@@ -159,12 +159,13 @@ export function explainFailure(cause: unknown): never {
  * @throws {OperatorError} when the control database has no tenant, and a restore of it has not
  *   ended
  */
-async function requireNoRestore(control: Statements, controlUrl: string): Promise<void> {
+async function requireNoRestore(control: Queryable, controlUrl: string): Promise<void> {
   const name = restoringName(databaseNameOf(controlUrl));
-  const [state] = await control.execute<{ restoring: boolean }[]>(
-    `select not exists (select from tenants) and exists (select from pg_database where datname = ?) as restoring`,
+  const { rows } = await control.query<{ restoring: boolean }>(
+    `select not exists (select from tenants) and exists (select from pg_database where datname = $1) as restoring`,
     [name],
   );
+  const [state] = rows;
   if (state?.restoring) throw unfinishedRestore(name);
 }
 

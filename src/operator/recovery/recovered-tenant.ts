@@ -112,8 +112,8 @@ async function readLastChange(from: pg.Client): Promise<string | null> {
 
 /** Returns the names of all databases that a tenant has had at any time. */
 export async function namesOf({ statements }: Installation, { id }: Tenant): Promise<string[]> {
-  const rows = await statements.execute<{ name: string }[]>(
-    'select database_name as name from tenant_databases where tenant_id = ?',
+  const { rows } = await statements.query<{ name: string }>(
+    'select database_name as name from tenant_databases where tenant_id = $1',
     [id],
   );
   return rows.map(({ name }) => name);

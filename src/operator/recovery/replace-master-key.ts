@@ -2,7 +2,6 @@ import type pg from 'pg';
 import { requireMasterKey, storeMasterKey } from '../../control/present-key.ts';
 import { MasterKeyError, type SecretBox } from '../../control/secret-box.ts';
 import { inTransaction } from '../../lib/postgres/in-transaction.ts';
-import { statementsOf } from '../../lib/postgres/statements.ts';
 import { createTenantKey } from '../../sales/webhooks/webhook-secret.ts';
 
 /** Secrets that nobody can open, because the master key that sealed them is lost. */
@@ -38,8 +37,8 @@ export async function replaceLostMasterKey(
   if (await hasMasterKey(client, secrets)) return undefined;
 
   return inTransaction(client, async () => {
-    await storeMasterKey(statementsOf(client), secrets.masterKey);
-    await requireMasterKey(statementsOf(client), secrets);
+    await storeMasterKey(client, secrets.masterKey);
+    await requireMasterKey(client, secrets);
 
     await client.query('delete from signing_keys');
     await client.query('update installation set archive_key = null');
@@ -66,7 +65,7 @@ export async function replaceLostMasterKey(
 
 async function hasMasterKey(client: pg.Client, secrets: SecretBox): Promise<boolean> {
   try {
-    await requireMasterKey(statementsOf(client), secrets);
+    await requireMasterKey(client, secrets);
     return true;
   } catch (error) {
     if (error instanceof MasterKeyError) return false;

@@ -4,7 +4,6 @@ import { databaseNameOf } from '../../control/server-urls.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
-import { statementsOf } from '../../lib/postgres/statements.ts';
 import { migrateControl } from '../schema/migrate-control.ts';
 import { type AfterRestoreReport, afterRestore } from './after-restore.ts';
 import type { ControlSource } from './control-source.ts';
@@ -112,7 +111,7 @@ async function restoreAside(
   const lost = await withConnection(url, async client => {
     if (isKeyLost) return replaceLostMasterKey(client, secrets);
 
-    await requireMasterKey(statementsOf(client), secrets);
+    await requireMasterKey(client, secrets);
     return undefined;
   });
 

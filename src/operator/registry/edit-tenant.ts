@@ -131,12 +131,13 @@ export async function editTenant(
 
 /** @throws {OperatorError} when there is no such tenant */
 async function readEditable({ statements }: ControlStatements, slug: string): Promise<Editable> {
-  const [tenant] = await statements.execute<Editable[]>(
+  const { rows } = await statements.query<Editable>(
     `select id::float8, guid, status, slug, name, app_id as "appId", coalesce(app_url, 'none') as "appUrl", features,
             ${aliasesText('tenants.guid')} as aliases
-       from tenants where slug = ?`,
+       from tenants where slug = $1`,
     [slug],
   );
+  const [tenant] = rows;
   if (!tenant) throw noSuchTenant(slug);
 
   return tenant;
@@ -162,13 +163,14 @@ async function planSlugs(
   }
   if (slug !== present) await requireFreeSlug(control, slug, guid);
 
-  const [planned] = await control.statements.execute<{ aliases: string }[]>(
+  const { rows } = await control.statements.query<{ aliases: string }>(
     `with planned as (
-       select slug, case when slug = ? or ?::boolean then now() + make_interval(days => ?) else alias_until end as alias_until
-         from tenant_slugs where tenant_guid = ? and slug <> ?)
+       select slug, case when slug = $1 or $2::boolean then now() + make_interval(days => $3) else alias_until end as alias_until
+         from tenant_slugs where tenant_guid = $4 and slug <> $5)
      select ${textOfAliases} as aliases from planned where alias_until > now()`,
-    [present, String(slug === present), aliasDays ?? defaultAliasDays, guid, slug],
+    [present, slug === present, aliasDays ?? defaultAliasDays, guid, slug],
   );
+  const [planned] = rows;
 
   return { slug, aliases: planned?.aliases ?? '' };
 }

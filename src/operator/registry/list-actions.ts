@@ -1,6 +1,7 @@
 import type { ControlStatements } from '../../control/installation.ts';
 import { isUuid } from '../../lib/http/uuid.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
+import { conditionOf, where as whereAll } from '../../lib/postgres/statement.ts';
 import { pageOfList } from '../command/list-parts.ts';
 import type { ListPage } from '../command/operation.ts';
 import type { Action } from './record-action.ts';
@@ -39,17 +40,18 @@ interface ActionFilter {
 /** Returns the newest actions that the filter selects, the newest first. */
 export async function listActions(
   { statements }: ControlStatements,
-  { before, limit, ...filter }: ActionFilter,
+  { limit, ...filter }: ActionFilter,
 ): Promise<ActionSummary[]> {
   const { where, values } = await conditionsOf({ statements }, filter);
-  return statements.execute(
+  const { rows } = await statements.query<ActionSummary>(
     `select id::float8, operator, build, command, slug, tenant_guid as tenant, arguments, reason, state, error,
             ${isoTime('started_at')} as "startedAt", ${isoTime('finished_at')} as "finishedAt"
-       from operator_actions
-      where ${where} and (?::bigint is null or id < ?::bigint)
-      order by operator_actions.id desc limit ?`,
-    [...values, before ?? null, before ?? null, limit],
+       from operator_actions ${where}
+      order by operator_actions.id desc limit $${values.push(limit)}`,
+    values,
   );
+
+  return rows;
 }
 
 /** Returns a part of the actions that the filter selects, and how many there are. */
@@ -57,16 +59,15 @@ export async function pageActions(
   control: ControlStatements,
   filter: ActionFilter,
 ): Promise<ListPage<ActionSummary>> {
-  const { before, limit } = filter;
-  const { where, values } = await conditionsOf(control, filter);
+  const { before, limit, ...others } = filter;
+  const { where, values } = await conditionsOf(control, others);
   const rows = await listActions(control, { ...filter, limit: limit + 1 });
-  const [counts = { total: 0, newer: 0 }] = await control.statements.execute<
-    { total: number; newer: number }[]
-  >(
-    `select count(*)::int as total, count(*) filter (where id >= ?::bigint)::int as newer
-       from operator_actions where ${where}`,
-    [before ?? null, ...values],
+  const { rows: counted } = await control.statements.query<{ total: number; newer: number }>(
+    `select count(*)::int as total, count(*) filter (where id >= $${values.push(before ?? null)}::bigint)::int as newer
+       from operator_actions ${where}`,
+    values,
   );
+  const [counts = { total: 0, newer: 0 }] = counted;
 
   return pageOfList(rows, limit, counts);
 }
@@ -74,23 +75,24 @@ export async function pageActions(
 /** Returns the condition of a filter in SQL, with its values. */
 async function conditionsOf(
   control: ControlStatements,
-  { slug, operator, command, since, until, all }: Omit<ActionFilter, 'limit' | 'before'>,
+  { slug, operator, command, since, until, before, all }: Omit<ActionFilter, 'limit'>,
 ) {
   const guid = slug && (await guidOf(control, slug));
-  const conditions: [string, string | undefined][] = [
-    [guid === undefined ? 'slug = ?' : 'tenant_guid = ?::uuid', guid ?? slug],
-    ['strpos(lower(operator), lower(?)) > 0', operator],
-    [`starts_with(command || ' ', ?)`, command && `${command} `],
-    ['started_at >= ?::timestamptz', since],
-    ['started_at < ?::timestamptz', until],
-    ['state <> ?', all ? undefined : 'refused'],
-  ];
-  const given = conditions.flatMap(([sql, value]) => (value === undefined ? [] : [{ sql, value }]));
+  const values: unknown[] = [];
+  const where = whereAll(
+    [
+      conditionOf(guid === undefined ? 'slug = ?' : 'tenant_guid = ?::uuid', guid ?? slug),
+      conditionOf('strpos(lower(operator), lower(?)) > 0', operator),
+      conditionOf(`starts_with(command || ' ', ?)`, command && `${command} `),
+      conditionOf('started_at >= ?::timestamptz', since),
+      conditionOf('started_at < ?::timestamptz', until),
+      conditionOf('id < ?::bigint', before),
+      conditionOf('state <> ?', all ? undefined : 'refused'),
+    ],
+    values,
+  );
 
-  return {
-    where: ['true', ...given.map(({ sql }) => sql)].join(' and '),
-    values: given.map(({ value }) => value),
-  };
+  return { where, values };
 }
 
 /**
@@ -104,10 +106,11 @@ async function guidOf(
   name: string,
 ): Promise<string | undefined> {
   if (isUuid(name)) return name;
-  const [found] = await statements.execute<{ guid: string }[]>(
-    'select tenant_guid as guid from tenant_slugs where slug = ?',
+  const { rows } = await statements.query<{ guid: string }>(
+    'select tenant_guid as guid from tenant_slugs where slug = $1',
     [name],
   );
+  const [found] = rows;
 
   return found?.guid;
 }
@@ -126,9 +129,11 @@ export async function lastRoutineRuns(
   { statements }: ControlStatements,
   commands: readonly string[],
 ): Promise<RoutineRun[]> {
-  return statements.execute(
+  const { rows } = await statements.query<RoutineRun>(
     `select distinct on (command) command, state, operator, ${isoTime('started_at')} as "startedAt", error
-       from operator_actions where command = any (string_to_array(?, ',')) order by command, id desc`,
+       from operator_actions where command = any (string_to_array($1, ',')) order by command, id desc`,
     [commands.join(',')],
   );
+
+  return rows;
 }

@@ -17,8 +17,8 @@ export async function requireNotPurging(
   { statements }: ControlStatements,
   slug: string,
 ): Promise<void> {
-  const found = await statements.execute<object[]>(
-    'select from tenants where slug = ? and purging_at is not null limit 1',
+  const { rows: found } = await statements.query<object>(
+    'select from tenants where slug = $1 and purging_at is not null limit 1',
     [slug],
   );
   if (found.length > 0) {
@@ -44,10 +44,11 @@ export async function copyFrom<T>(
     return await work();
   } catch (cause) {
     if (!(await isPurged(control, source.id))) throw cause;
-    const [begun] = await control.statements.execute<object[]>(
-      `select from tenants where slug = ? and status = 'provisioning' limit 1`,
+    const { rows } = await control.statements.query<object>(
+      `select from tenants where slug = $1 and status = 'provisioning' limit 1`,
       [newSlug],
     );
+    const [begun] = rows;
     throw new OperatorError(
       `${source.slug} was purged meanwhile: nothing is left of it to copy` +
         (begun ? `. Remove what was begun: bin/backoffice purge ${newSlug}` : ''),
@@ -58,8 +59,8 @@ export async function copyFrom<T>(
 
 /** True also while the purge has not ended. */
 async function isPurged({ statements }: ControlStatements, id: number): Promise<boolean> {
-  const rows = await statements.execute<object[]>(
-    'select from tenants where id = ? and purging_at is null',
+  const { rows } = await statements.query<object>(
+    'select from tenants where id = $1 and purging_at is null',
     [id],
   );
   return rows.length === 0;

@@ -21,10 +21,12 @@ export const storedIdentity = (row: string): string =>
 
 /** Returns all servers, in the order in which they were added. */
 export async function listServers({ statements }: ControlStatements): Promise<ServerSummary[]> {
-  return statements.execute(
+  const { rows } = await statements.query<ServerSummary>(
     `select s.name, s.prefix, count(t.id)::int as tenants, s.capacity, s.disk_gb as "diskGb"
        from servers s left join tenants t on t.server_id = s.id group by s.id order by s.id`,
   );
+
+  return rows;
 }
 
 /**
@@ -50,7 +52,7 @@ interface MeasuredBytes {
 export async function bytesByServer({
   statements,
 }: ControlStatements): Promise<Map<string, MeasuredBytes>> {
-  const rows = await statements.execute<({ name: string } & MeasuredBytes)[]>(
+  const { rows } = await statements.query<{ name: string } & MeasuredBytes>(
     `select s.name, sum(database_bytes)::float8 as bytes, ${isoTime('max(hour)')} as "measuredAt"
        from tenants t
        join servers s on s.id = server_id
@@ -91,11 +93,10 @@ export async function setServer(
 
   const { capacity = server.capacity, diskGb = server.diskGb } = stated;
   if (!isDryRun) {
-    await reader.statements.execute('update servers set capacity = ?, disk_gb = ? where name = ?', [
-      capacity,
-      diskGb,
-      name,
-    ]);
+    await reader.statements.query(
+      'update servers set capacity = $1, disk_gb = $2 where name = $3',
+      [capacity, diskGb, name],
+    );
   }
   return { capacity: server.capacity, diskGb: server.diskGb };
 }

@@ -2,6 +2,7 @@ import type { TenantStatus } from '../../control/control-entities.ts';
 import type { ControlStatements } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
+import { conditionOf, where as whereAll } from '../../lib/postgres/statement.ts';
 import {
   type Health,
   type HealthReason,
@@ -116,9 +117,10 @@ export async function listTenants(
   const { limit = null, offset = 0 } = filter;
   const { where, values } = conditionsOf(filter);
   const order = orderOf(filter);
-  const picked = `select t.* from ${tenantsOnServers} ${where} ${order} limit ? offset ?`;
+  const picked = `select t.* from ${tenantsOnServers} ${where} ${order}
+                   limit $${values.push(limit)} offset $${values.push(offset)}`;
 
-  return readWithHealth(control, picked, [...values, limit, offset], order);
+  return readWithHealth(control, picked, values, order);
 }
 
 /** Returns a part of the tenants that the filter selects, and how many it selects. */
@@ -132,10 +134,11 @@ export async function pageTenants(
   }
 
   const { where, values } = conditionsOf(filter);
-  const [row] = await control.statements.execute<{ total: number }[]>(
+  const { rows } = await control.statements.query<{ total: number }>(
     `select count(*)::int as total from ${tenantsOnServers} ${where}`,
     values,
   );
+  const [row] = rows;
 
   return { tenants: await listTenants(control, filter), total: row?.total ?? 0 };
 }
@@ -166,18 +169,20 @@ async function findByHealth(
   const { limit = null, offset = 0, health } = filter;
   const { where, values } = conditionsOf(filter);
   const picked = `select t.* from ${tenantsOnServers} ${where}`;
-  const isSo = health === undefined ? 'true' : `${healthOf('health.rank')} = ?`;
-  const [found] = await statements.execute<{ ids: number[]; total: number }[]>(
+  const isSo =
+    health === undefined ? 'true' : `${healthOf('health.rank')} = $${values.push(health)}`;
+  const { rows } = await statements.query<{ ids: number[]; total: number }>(
     `with ${await healthSql(picked)},
      selected as materialized (
        select t.id, row_number() over (${orderOf(filter)}) as place
          from picked t join servers s on s.id = t.server_id
          left join (select id, rank from health) health on health.id = t.id
         where ${isSo})
-     select array(select id::float8 from selected order by place limit ? offset ?) as ids,
+     select array(select id::float8 from selected order by place limit $${values.push(limit)} offset $${values.push(offset)}) as ids,
             (select count(*)::int from selected) as total`,
-    [...values, ...(health === undefined ? [] : [health]), limit, offset],
+    values,
   );
+  const [found] = rows;
 
   return found ?? { ids: [], total: 0 };
 }
@@ -191,9 +196,9 @@ function readTenants(
 
   return readWithHealth(
     control,
-    'select * from tenants where id = any (?::bigint[])',
-    [list, list],
-    'order by array_position(?::bigint[], t.id)',
+    'select * from tenants where id = any ($1::bigint[])',
+    [list],
+    'order by array_position($1::bigint[], t.id)',
   );
 }
 
@@ -204,11 +209,11 @@ function readTenants(
 async function readWithHealth(
   { statements }: ControlStatements,
   picked: string,
-  values: (string | number | null)[],
+  values: unknown[],
   order: string,
 ): Promise<TenantWithHealth[]> {
-  const rows = await statements.execute<
-    (TenantSummary & StoredHealth & Pick<TenantWithHealth, 'checkedAt'>)[]
+  const { rows } = await statements.query<
+    TenantSummary & StoredHealth & Pick<TenantWithHealth, 'checkedAt'>
   >(
     `with ${await healthSql(picked)}
      select ${columns}, ${healthColumns}, (select ${isoTime('made_at')} from last) as "checkedAt"
@@ -242,8 +247,8 @@ export async function readFleetHealth(
   control: ControlStatements,
   limit: number,
 ): Promise<FleetHealth> {
-  const [row] = await control.statements.execute<
-    (Omit<FleetHealth, 'troubled'> & { shown: number[] })[]
+  const { rows } = await control.statements.query<
+    Omit<FleetHealth, 'troubled'> & { shown: number[] }
   >(
     `with ${await healthSql('select * from tenants')},
      ranked_tenants as materialized (
@@ -254,9 +259,10 @@ export async function readFleetHealth(
             (select ${isoTime('made_at')} from last) as "checkedAt",
             (select count(*)::int from ranked_tenants where is_troubled) as total,
             array(select id::float8 from ranked_tenants where is_troubled
-                   order by rank desc, since nulls last, slug limit ?) as shown`,
+                   order by rank desc, since nulls last, slug limit $1) as shown`,
     [limit],
   );
+  const [row] = rows;
   const { counts, shown = [], checkedAt = null, total = 0 } = row ?? {};
 
   return {
@@ -269,22 +275,23 @@ export async function readFleetHealth(
 
 function conditionsOf({ search, status, server, version }: TenantFilter): {
   where: string;
-  values: string[];
+  values: unknown[];
 } {
-  const conditions: [string, string | undefined][] = [
+  const values: unknown[] = [];
+  const where = whereAll(
     [
-      `concat_ws(' ', t.slug, t.name, t.guid, (select string_agg(slug, ' ') from tenant_slugs where tenant_guid = t.guid)) ilike ?`,
-      search && `%${search.replace(/[\\%_]/g, '\\$&')}%`,
+      conditionOf(
+        `concat_ws(' ', t.slug, t.name, t.guid, (select string_agg(slug, ' ') from tenant_slugs where tenant_guid = t.guid)) ilike ?`,
+        search && `%${search.replace(/[\\%_]/g, '\\$&')}%`,
+      ),
+      conditionOf('t.status = ?', status),
+      conditionOf('s.name = ?', server),
+      conditionOf("starts_with(coalesce(t.schema_version, 'between'), ?)", version),
     ],
-    ['t.status = ?', status],
-    ['s.name = ?', server],
-    ["starts_with(coalesce(t.schema_version, 'between'), ?)", version],
-  ];
+    values,
+  );
 
-  const given = conditions.flatMap(([sql, value]) => (value === undefined ? [] : [{ sql, value }]));
-  const where = given.length > 0 ? `where ${given.map(({ sql }) => sql).join(' and ')}` : '';
-
-  return { where, values: given.map(({ value }) => value) };
+  return { where, values };
 }
 
 /** @throws {OperatorError} when this is neither the slug nor an alias of a tenant */
@@ -292,10 +299,11 @@ export async function readTenant(
   { statements }: ControlStatements,
   slug: string,
 ): Promise<TenantSummary> {
-  const [tenant] = await statements.execute<TenantSummary[]>(
-    `${summaries} where t.guid = tenant_named(?)`,
+  const { rows } = await statements.query<TenantSummary>(
+    `${summaries} where t.guid = tenant_named($1)`,
     [slug],
   );
+  const [tenant] = rows;
   if (!tenant) throw noSuchTenant(slug);
   return tenant;
 }
@@ -336,17 +344,20 @@ export async function showTenant({ statements }: ControlStatements, slug: string
   const [tenant] = await readTenants({ statements }, [id]);
   if (!tenant) throw noSuchTenant(slug); // it was purged meanwhile
 
-  const [more] = await statements.execute<{ features: string[]; users: number }[]>(
-    'select features, (select count(*)::int from users where tenant_id = t.id) as users from tenants t where id = ?',
+  const { rows } = await statements.query<{ features: string[]; users: number }>(
+    'select features, (select count(*)::int from users where tenant_id = t.id) as users from tenants t where id = $1',
     [tenant.id],
   );
+  const [more] = rows;
   const keys = await listKeys({ statements }, slug);
-  const otherDatabases = await statements.execute<
-    { database: string; server: string; state: string }[]
-  >(
+  const { rows: otherDatabases } = await statements.query<{
+    database: string;
+    server: string;
+    state: string;
+  }>(
     `select database_name as database, s.name as server, state
        from tenant_databases d join servers s on s.id = server_id
-      where tenant_id = ? and state not in ('current', 'gone') order by d.id`,
+      where tenant_id = $1 and state not in ('current', 'gone') order by d.id`,
     [tenant.id],
   );
   return {
@@ -361,11 +372,16 @@ export async function showTenant({ statements }: ControlStatements, slug: string
 /** Returns the keys of a tenant without their secrets, oldest first. */
 export async function listKeys({ statements }: ControlStatements, slug: string) {
   const { id } = await readTenant({ statements }, slug);
-  return statements.execute<
-    { kid: string; status: string; createdAt: string; retiredAt: string | null }[]
-  >(
+  const { rows } = await statements.query<{
+    kid: string;
+    status: string;
+    createdAt: string;
+    retiredAt: string | null;
+  }>(
     `select kid, status, ${isoTime('created_at')} as "createdAt", ${isoTime('retired_at')} as "retiredAt"
-       from signing_keys where tenant_id = ? order by created_at`,
+       from signing_keys where tenant_id = $1 order by created_at`,
     [id],
   );
+
+  return rows;
 }

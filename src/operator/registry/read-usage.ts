@@ -47,13 +47,15 @@ export async function readUsage(
   by: (typeof periods)[number],
 ): Promise<TenantUsageSummary[]> {
   if (slug !== undefined) await readTenant({ statements }, slug);
-  return statements.execute(
+  const { rows } = await statements.query<TenantUsageSummary>(
     `select slug as tenant, guid, to_char(hour at time zone 'UTC', '${formats[by]}') as period,
             ${usageSums}
        from tenant_usage join tenants on tenants.id = tenant_id
-      where hour >= date_trunc('hour', ?::timestamptz, 'UTC') and hour < date_trunc('hour', ?::timestamptz, 'UTC')
-            ${slug === undefined ? '' : 'and slug = ?'}
+      where hour >= date_trunc('hour', $1::timestamptz, 'UTC') and hour < date_trunc('hour', $2::timestamptz, 'UTC')
+            ${slug === undefined ? '' : 'and slug = $3'}
       group by 1, 2, 3 order by period, sum(requests) desc, slug`,
     [from, to, ...(slug === undefined ? [] : [slug])],
   );
+
+  return rows;
 }

@@ -1,6 +1,6 @@
 import { newProcess } from '../../control/process-identity.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
-import type { Statements } from '../../lib/postgres/statements.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import type { RecordBirth } from '../command/operation.ts';
 import { operatorName } from '../command/operator-name.ts';
 import { errorText } from '../command/texts.ts';
@@ -29,7 +29,7 @@ export interface RecordedAction extends Action {
  */
 const removeEarlierRuns = `
   delete from operator_actions a using operator_actions last
-   where last.id = ? and a.id < last.id and a.reason is null and last.reason is null
+   where last.id = $1 and a.id < last.id and a.reason is null and last.reason is null
      and (a.command, a.arguments) = (last.command, last.arguments)
      and a.slug is not distinct from last.slug
      and split_part(a.operator, '@', 1) = split_part(last.operator, '@', 1)
@@ -45,13 +45,13 @@ const recordBirth = `
               else arguments || jsonb_build_object('from', a.slug)
           end,
          reason, 'done', started_at, now()
-    from operator_actions a join tenants t on t.slug = ?
-   where a.id = ? and a.slug is distinct from t.slug`;
+    from operator_actions a join tenants t on t.slug = $1
+   where a.id = $2 and a.slug is distinct from t.slug`;
 
 /**
  * Names the tenant in the row of an action that makes only this one, if its name was in a file.
  */
-const nameOnly = `update operator_actions set slug = coalesce(slug, ?) where id = ?`;
+const nameOnly = `update operator_actions set slug = coalesce(slug, $1) where id = $2`;
 
 /**
  * Runs a change, and records its operator, time and reason. The row is written before the
@@ -60,39 +60,39 @@ const nameOnly = `update operator_actions set slug = coalesce(slug, ?) where id 
  * @param work resolves to `false` when it has failed
  */
 export async function recordAction(
-  statements: Statements,
+  statements: Queryable,
   action: RecordedAction,
   work: (recordBirth: RecordBirth) => Promise<unknown>,
 ): Promise<unknown> {
   const { command, slug, reason } = action;
 
-  const [row] = await statements.execute<{ id: string }[]>(
+  const { rows } = await statements.query<{ id: string }>(
     `insert into operator_actions (operator, build, command, slug, tenant_guid, arguments, reason)
-     values (?, ?, ?, ?, (select guid from tenants where slug = ?), ?::jsonb, ?) returning id`,
+     values ($1, $2, $3, $4, (select guid from tenants where slug = $4), $5::jsonb, $6) returning id`,
     [
       operatorName(),
       newProcess('command').build,
       command,
       slug,
-      slug,
       JSON.stringify(action.arguments),
       reason,
     ],
   );
+  const [row] = rows;
 
   const end = async (
     state: 'done' | 'failed' | 'refused',
     error: string | null = null,
   ): Promise<void> => {
     try {
-      await statements.execute(
+      await statements.query(
         `update operator_actions a
-            set state = ?, error = ?, finished_at = now(),
+            set state = $1, error = $2, finished_at = now(),
                 tenant_guid = coalesce(tenant_guid, (select guid from tenants t where t.slug = a.slug))
-          where id = ?`,
+          where id = $3`,
         [state, error, row?.id ?? null],
       );
-      if (action.isRoutine) await statements.execute(removeEarlierRuns, [row?.id ?? null]);
+      if (action.isRoutine) await statements.query(removeEarlierRuns, [row?.id ?? null]);
     } catch {
       // the change is made, or has failed; its row stays `running`
     }
@@ -101,7 +101,7 @@ export async function recordAction(
   try {
     const result = await work(async (made, options) => {
       const record = options?.isOnly ? nameOnly : recordBirth;
-      await statements.execute(record, [made, row?.id ?? null]);
+      await statements.query(record, [made, row?.id ?? null]);
     });
     await end(result === false ? 'failed' : 'done');
     return result;

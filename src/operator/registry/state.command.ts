@@ -82,7 +82,7 @@ const refresh = defineChange({
     const { guid } = await readTenant(installation, slug);
     const topic = `${changeTopics.responses}:${guid}`;
     if (!isDryRun) {
-      await installation.statements.execute(`select pg_notify('${changeChannel}', ?)`, [topic]);
+      await installation.statements.query(`select pg_notify('${changeChannel}', $1)`, [topic]);
     }
     return {
       document: { slug, guid },

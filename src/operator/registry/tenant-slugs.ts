@@ -28,14 +28,15 @@ export async function findSlugHolder(
   { statements }: ControlStatements,
   slug: string,
 ): Promise<SlugHolder | undefined> {
-  const [found] = await statements.execute<SlugHolder[]>(
+  const { rows } = await statements.query<SlugHolder>(
     `select tenant_guid as guid, t.slug as present, ${isoTime('alias_until')} as "aliasUntil",
             coalesce(t.name, (select p.name from purged_tenants p where p.guid = tenant_guid limit 1)) as name,
             case when alias_until is null then 'present' when alias_until > now() then 'alias' else 'reserved' end as state
        from tenant_slugs s left join tenants t on t.guid = tenant_guid
-      where s.slug = ? and (is_served or alias_until is null or alias_until > now())`,
+      where s.slug = $1 and (is_served or alias_until is null or alias_until > now())`,
     [slug],
   );
+  const [found] = rows;
 
   return found;
 }

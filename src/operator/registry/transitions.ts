@@ -49,8 +49,8 @@ export async function changeState(
 ): Promise<StateChange> {
   const { from, to } = transitions[transition];
   if (!isDryRun) {
-    await control.statements.execute(
-      'update tenants set status = ?, updated_at = now() where slug = ? and status = any (?::text[]) and purging_at is null',
+    await control.statements.query(
+      'update tenants set status = $1, updated_at = now() where slug = $2 and status = any ($3::text[]) and purging_at is null',
       [to, slug, `{${from.join(',')}}`],
     );
   }
@@ -75,8 +75,8 @@ export async function isolate(
 ): Promise<TenantSummary> {
   const tenant = await readTenant(control, slug);
   if (!isDryRun) {
-    await control.statements.execute(
-      'update tenants set isolated = ?::boolean, updated_at = now() where slug = ?',
+    await control.statements.query(
+      'update tenants set isolated = $1::boolean, updated_at = now() where slug = $2',
       [String(isolated), slug],
     );
   }

@@ -45,8 +45,10 @@ interface StoredWebhook extends Omit<WebhookStatus, 'waiting' | 'waitingSince'> 
 }
 
 /** Returns the tenants with an enabled webhook, or one that the service has disabled. */
-export function readTenantWebhooks({ statements }: ControlStatements): Promise<TenantWebhooks[]> {
-  return statements.execute(
+export async function readTenantWebhooks({
+  statements,
+}: ControlStatements): Promise<TenantWebhooks[]> {
+  const { rows } = await statements.query<TenantWebhooks>(
     `select slug as tenant, failing, ${isoTime('failing_since')} as "failingSince", disabled,
             extract(epoch from now() - waits)::float8 as waiting
        from (select *, case when coalesce(waiting_since, due_at) < now() and is_active and not isolated and status = 'active'
@@ -54,6 +56,8 @@ export function readTenantWebhooks({ statements }: ControlStatements): Promise<T
                from webhook_tenants join tenants t on t.id = tenant_id) w
       where is_active or disabled > 0 order by slug`,
   );
+
+  return rows;
 }
 
 /** Returns the webhooks of a tenant, from its database. */
@@ -154,9 +158,9 @@ async function findWebhookUrl(query: Query, slug: string, id: number): Promise<s
 
 /** Lets a process serve the webhooks of the tenant now. */
 async function wake({ statements }: ControlStatements, slug: string): Promise<void> {
-  await statements.execute(
+  await statements.query(
     `update webhook_tenants set due_at = now(), wakes = wakes + 1
-        where tenant_id = (select id from tenants where slug = ?) and is_active`,
+        where tenant_id = (select id from tenants where slug = $1) and is_active`,
     [slug],
   );
 }

@@ -39,13 +39,15 @@ export async function processesBlockingRun(
   const head = await tenantHead();
   const after = { schemaVersion: head, compatibleFrom: compatibleFrom(await readSchemaSteps()) };
   const only = slugs ? JSON.stringify(slugs) : null;
-  const versions = await installation.statements.execute<(SchemaVersion & { tenants: number })[]>(
+  const { rows: versions } = await installation.statements.query<
+    SchemaVersion & { tenants: number }
+  >(
     `select schema_version as "schemaVersion", compatible_from as "compatibleFrom", count(*)::int as tenants
        from tenants t
-      where status <> 'provisioning' and (?::jsonb is null or slug in (select jsonb_array_elements_text(?::jsonb)))
-        and (not ?::boolean or ${lastOutcome} = 'failed')
+      where status <> 'provisioning' and ($1::jsonb is null or slug in (select jsonb_array_elements_text($1::jsonb)))
+        and (not $2::boolean or ${lastOutcome} = 'failed')
       group by 1, 2`,
-    [only, only, String(retryFailed)],
+    [only, retryFailed],
   );
 
   // A run refuses a tenant of a later build, and does not change it.
@@ -65,10 +67,11 @@ export async function processesBlockingRollback(
   installation: Installation,
   slug: string,
 ): Promise<BlockingProcess[]> {
-  const [before] = await installation.statements.execute<SchemaVersion[]>(
-    'select schema_version as "schemaVersion", compatible_from as "compatibleFrom" from tenants where slug = ?',
+  const { rows } = await installation.statements.query<SchemaVersion>(
+    'select schema_version as "schemaVersion", compatible_from as "compatibleFrom" from tenants where slug = $1',
     [slug],
   );
+  const [before] = rows;
   if (!before) return [];
 
   const steps = await readSchemaSteps();

@@ -44,10 +44,12 @@ export async function fleetStatus({
 
 /** Returns the number of tenants by schema version and state. */
 export async function countFleet({ statements }: ControlStatements): Promise<FleetStatus['fleet']> {
-  return statements.execute(
+  const { rows } = await statements.query<FleetStatus['fleet'][number]>(
     `select schema_version as "schemaVersion", status, count(*)::int as tenants
        from tenants group by 1, 2 order by 1 desc nulls last, 2`,
   );
+
+  return rows;
 }
 
 /**
@@ -59,14 +61,14 @@ export async function readFailingTenants(
   { statements }: ControlStatements,
   { limit, offset = 0 }: { limit?: number; offset?: number } = {},
 ): Promise<Pick<FleetStatus, 'failing'> & { total: number }> {
-  const rows = await statements.execute<(FleetStatus['failing'][number] & { total: number })[]>(
+  const { rows } = await statements.query<FleetStatus['failing'][number] & { total: number }>(
     `select slug, version, run::int, error, total
        from (select id, slug, schema_version as version, run, count(*) over ()::int as total
                from (select tenant_id, max(run_id) as run from migration_outcomes where state = 'failed' group by 1) f
                join tenants on id = tenant_id
               where not exists (select from migration_outcomes later where later.tenant_id = id and later.run_id > run
                                    and later.state in ('migrated', 'current'))
-              order by slug limit ? offset ?) failing
+              order by slug limit $1 offset $2) failing
        join migration_outcomes on tenant_id = id and run_id = run order by slug`,
     [limit ?? null, offset],
   );

@@ -44,10 +44,12 @@ export async function listRuns(
   limit: number,
   before?: number,
 ): Promise<RunSummary[]> {
-  return statements.execute(
-    `${summaries} where ?::bigint is null or r.id < ?::bigint order by r.id desc limit ?`,
-    [before ?? null, before ?? null, limit],
+  const { rows } = await statements.query<RunSummary>(
+    `${summaries} where $1::bigint is null or r.id < $1::bigint order by r.id desc limit $2`,
+    [before ?? null, limit],
   );
+
+  return rows;
 }
 
 /** Returns a part of the migration runs, and how many there are. */
@@ -56,12 +58,11 @@ export async function pageRuns(
   { limit, before }: { readonly limit: number; readonly before?: number | undefined },
 ): Promise<ListPage<RunSummary>> {
   const rows = await listRuns(control, limit + 1, before);
-  const [counts = { total: 0, newer: 0 }] = await control.statements.execute<
-    { total: number; newer: number }[]
-  >(
-    'select count(*)::int as total, count(*) filter (where id >= ?::bigint)::int as newer from migration_runs',
+  const { rows: counted } = await control.statements.query<{ total: number; newer: number }>(
+    'select count(*)::int as total, count(*) filter (where id >= $1::bigint)::int as newer from migration_runs',
     [before ?? null],
   );
+  const [counts = { total: 0, newer: 0 }] = counted;
 
   return pageOfList(rows, limit, counts);
 }
@@ -75,10 +76,11 @@ export async function readRun(
   { statements }: ControlStatements,
   id: number | undefined,
 ): Promise<RunSummary> {
-  const [run] = await statements.execute<RunSummary[]>(
-    `${summaries} where ?::bigint is null or r.id = ?::bigint order by r.id desc limit 1`,
-    [id ?? null, id ?? null],
+  const { rows } = await statements.query<RunSummary>(
+    `${summaries} where $1::bigint is null or r.id = $1::bigint order by r.id desc limit 1`,
+    [id ?? null],
   );
+  const [run] = rows;
   if (!run) {
     throw new OperatorError(`There is no run ${id ?? 'yet'}. List them: bin/backoffice runs list`);
   }
@@ -94,12 +96,14 @@ export async function runOutcomes(
   id: number,
   limit?: number,
 ): Promise<RunOutcome[]> {
-  return statements.execute(
+  const { rows } = await statements.query<RunOutcome>(
     `select slug, state, from_version as "from", to_version as "to", ms, error, failure
        from migration_outcomes join tenants t on t.id = tenant_id
-      where run_id = ? order by state <> 'failed', state <> 'running', slug limit ?`,
+      where run_id = $1 order by state <> 'failed', state <> 'running', slug limit $2`,
     [id, limit ?? null],
   );
+
+  return rows;
 }
 
 /** The canaries of a run, or its other tenants; without those that were at head before. */
@@ -116,7 +120,7 @@ interface Wave {
  * have ended.
  */
 export async function runWaves({ statements }: ControlStatements, id: number): Promise<Wave[]> {
-  return statements.execute(
+  const { rows } = await statements.query<Wave>(
     `select "isCanary", sum(n)::int as tenants, json_object_agg(state, n order by state) as outcomes,
             ${isoTime('min(started)')} as "startedAt", ${isoTime('max(finished)')} as "finishedAt"
        from (select "isCanary", state, count(*)::int as n, min(started_at) as started, max(finished_at) as finished
@@ -124,11 +128,13 @@ export async function runWaves({ statements }: ControlStatements, id: number): P
                        from migration_outcomes o
                       join migration_runs r on r.id = run_id
                       join tenants t on t.id = tenant_id
-                      where run_id = ? and (o.state <> 'current' or o.started_at is not null)) outcomes
+                      where run_id = $1 and (o.state <> 'current' or o.started_at is not null)) outcomes
               group by 1, 2) counts
       group by 1 order by 1 desc`,
     [id],
   );
+
+  return rows;
 }
 
 /** Failures of a run that have the same cause. */
@@ -148,14 +154,16 @@ export async function failureCauses(
   { statements }: ControlStatements,
   id: number,
 ): Promise<FailureCause[]> {
-  return statements.execute(
+  const { rows } = await statements.query<FailureCause>(
     `select coalesce(min(error), '') as error, count(*)::int as tenants, (array_agg(slug order by slug))[1:20] as slugs,
             (array_agg(json_build_object('slug', slug, 'failure', failure) order by slug))[1:5] as failures
        from migration_outcomes join tenants t on t.id = tenant_id
-      where run_id = ? and state = 'failed'
+      where run_id = $1 and state = 'failed'
       group by replace(replace(coalesce(error, ''), database_name, ''), slug, '') order by 2 desc limit 50`,
     [id],
   );
+
+  return rows;
 }
 
 /** The outcome of a run for one tenant, and its time. */
@@ -170,11 +178,13 @@ export async function tenantRuns(
   tenant: number,
   limit: number,
 ): Promise<TenantRun[]> {
-  return statements.execute(
+  const { rows } = await statements.query<TenantRun>(
     `select run_id::float8 as run, o.state, from_version as "from", to_version as "to", ms, error, failure,
             ${isoTime('coalesce(o.finished_at, o.started_at, r.started_at)')} as at
        from migration_outcomes o join migration_runs r on r.id = run_id
-      where tenant_id = ? and o.state <> 'current' order by run_id desc limit ?`,
+      where tenant_id = $1 and o.state <> 'current' order by run_id desc limit $2`,
     [tenant, limit],
   );
+
+  return rows;
 }

@@ -10,7 +10,7 @@ import { sqlState } from '../../lib/postgres/database-error.ts';
 import { migrationNames } from '../../lib/postgres/migration-names.ts';
 import { loadMigrations, runMigrations } from '../../lib/postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../lib/postgres/quote.ts';
-import { type Statements, statementsOf } from '../../lib/postgres/statements.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { grantServicePrivileges } from './service-login.ts';
 import { newDatabaseOptions, readTextOrder, textOrderFault } from './text-order.ts';
 
@@ -23,7 +23,7 @@ import { newDatabaseOptions, readTextOrder, textOrderFault } from './text-order.
  */
 export async function migrateControl(controlUrl: string, dataFolder?: string): Promise<string[]> {
   return withLock(controlUrl, lockSpaces.control, 0, async client => {
-    const control = statementsOf(client);
+    const control = client;
     await requireOwnControlSchema(control, dataFolder);
     if ((await controlVersion(control)) === undefined) await requireTextOrder(client, control);
 
@@ -45,7 +45,7 @@ export async function pendingControl(
 ): Promise<{ exists: boolean; pending: string[] }> {
   const names = await migrationNames('control');
   const version = await withConnection(controlUrl, async client => {
-    const control = statementsOf(client);
+    const control = client;
     await requireOwnControlSchema(control, dataFolder);
     const name = await controlVersion(control);
     if (name === undefined) await requireTextOrder(client, control);
@@ -67,7 +67,7 @@ export async function pendingControl(
  * one that `createControlDatabase` makes. The order of a database cannot be changed.
  * @throws {OperatorError} with the statements that make such a database
  */
-async function requireTextOrder(client: pg.Client, control: Statements): Promise<void> {
+async function requireTextOrder(client: pg.Client, control: Queryable): Promise<void> {
   const fault = textOrderFault(await readTextOrder(control), { takesAscii: true });
   if (fault === undefined) return;
 

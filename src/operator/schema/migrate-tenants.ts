@@ -284,13 +284,15 @@ async function readKnownDrift(
   { statements }: ControlStatements,
   slugs: readonly string[],
 ): Promise<PlannedRun['refused']> {
-  return statements.execute(
+  const { rows } = await statements.query<PlannedRun['refused'][number]>(
     `select slug, finding ->> 'id' as finding, finding ->> 'problem' as problem
        from (select report from doctor_reports order by id desc limit 1) last,
             jsonb_array_elements(report -> 'findings') finding join tenants t on t.guid = ${guidOfFinding('finding')}
       where finding ->> 'check' = 'schema_drift' and not (finding ->> 'fixed')::boolean
-        and slug in (select jsonb_array_elements_text(?::jsonb))
+        and slug in (select jsonb_array_elements_text($1::jsonb))
       order by 1, 2`,
     [JSON.stringify(slugs)],
   );
+
+  return rows;
 }

@@ -120,8 +120,8 @@ export async function requireTenants(
   { statements }: ControlStatements,
   slugs: string[],
 ): Promise<void> {
-  const found = await statements.execute<{ slug: string }[]>(
-    `select slug from tenants where status <> 'provisioning' and slug in (select jsonb_array_elements_text(?::jsonb))`,
+  const { rows: found } = await statements.query<{ slug: string }>(
+    `select slug from tenants where status <> 'provisioning' and slug in (select jsonb_array_elements_text($1::jsonb))`,
     [JSON.stringify(slugs)],
   );
   requireFound(slugs, found);

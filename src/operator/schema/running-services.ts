@@ -1,6 +1,6 @@
 import type { ControlStatements } from '../../control/installation.ts';
 import { isRunning } from '../../control/running-process.ts';
-import type { Statements } from '../../lib/postgres/statements.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 
 /** A running process of the service. */
 export interface RunningService {
@@ -20,14 +20,17 @@ export async function runningServices(
   { statements }: ControlStatements,
   database: 'control' | 'tenant',
 ): Promise<RunningService[]> {
-  const [table] = await statements.execute<{ exists: boolean }[]>(
+  const { rows: tables } = await statements.query<{ exists: boolean }>(
     `select to_regclass('public.processes') is not null as exists`,
   );
-  if (!table?.exists) return [];
-  return statements.execute<RunningService[]>(
+  if (!tables[0]?.exists) return [];
+
+  const { rows } = await statements.query<RunningService>(
     `select host, pid, build, ${database}_head as head from processes p
       where kind = 'service' and ${isRunning('p')} order by started_at, id`,
   );
+
+  return rows;
 }
 
 /** A running process with the facts that `doctor` checks. */
@@ -47,11 +50,13 @@ export interface RegisteredProcess {
 }
 
 /** Returns the running processes of the service and commands, the oldest first. */
-export function registeredProcesses(control: Statements): Promise<RegisteredProcess[]> {
-  return control.execute<RegisteredProcess[]>(
+export async function registeredProcesses(control: Queryable): Promise<RegisteredProcess[]> {
+  const { rows } = await control.query<RegisteredProcess>(
     `select kind, host, pid, shares_limits as "sharesLimits", wide_proxies as "wideProxies",
             clock_ahead_ms as "clockAheadMs"
        from processes p
       where ${isRunning('p')} order by started_at, id`,
   );
+
+  return rows;
 }

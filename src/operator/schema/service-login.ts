@@ -81,9 +81,10 @@ const isOperator = '(rolsuper or rolcreaterole or rolcreatedb)';
 
 /** Returns whether the login of these connections has rights of an operator. */
 export async function isOperatorLogin({ statements }: ControlStatements): Promise<boolean> {
-  const [login] = await statements.execute<{ operator: boolean }[]>(
+  const { rows } = await statements.query<{ operator: boolean }>(
     `select ${isOperator} as operator from pg_roles where rolname = current_user`,
   );
+  const [login] = rows;
   return login?.operator === true;
 }
 

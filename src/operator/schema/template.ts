@@ -235,7 +235,7 @@ export async function objectsAt(
  * judge their templates.
  */
 export async function newerDigests({ statements }: ControlStatements): Promise<Set<string>> {
-  const rows = await statements.execute<{ digest: string; head: string }[]>(
+  const { rows } = await statements.query<{ digest: string; head: string }>(
     `select distinct split_part(digest, '-', 1) as digest, head from schema_fingerprints`,
   );
   const known = await migrationNames('tenant');
@@ -267,8 +267,8 @@ export async function knownObjects(
   { statements }: ControlStatements,
   server: Server,
 ): Promise<KnownObjects> {
-  const rows = await statements.execute<{ head: string; objects: Record<string, string> }[]>(
-    'select head, objects || details as objects from schema_fingerprints where server_id = ?',
+  const { rows } = await statements.query<{ head: string; objects: Record<string, string> }>(
+    'select head, objects || details as objects from schema_fingerprints where server_id = $1',
     [server.id],
   );
   const definitions = new Map<string, Set<string>>();

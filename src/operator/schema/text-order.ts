@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 import { quoteLiteral } from '../../lib/postgres/quote.ts';
-import type { Statements } from '../../lib/postgres/statements.ts';
+import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 
 /*
  * Every database of this project orders its texts by code point, and knows the same pairs of
@@ -43,9 +43,9 @@ function readSql(collation?: string): string {
 }
 
 /** Reads the order and the lower case of the texts of a database. */
-export async function readTextOrder(statements: Statements): Promise<TextOrder> {
-  const [row] = await statements.execute<[TextOrder]>(readSql());
-  return row;
+export async function readTextOrder(statements: Queryable): Promise<TextOrder> {
+  const { rows } = await statements.query<TextOrder>(readSql());
+  return rows[0] as TextOrder;
 }
 
 /**

@@ -125,8 +125,8 @@ async function findKnown(
   url: string,
   identity: string | undefined,
 ): Promise<KnownServer[]> {
-  const servers = await statements.execute<
-    (KnownServer & { address: string | null; cluster: string | null })[]
+  const { rows: servers } = await statements.query<
+    KnownServer & { address: string | null; cluster: string | null }
   >(
     `select name, on_control_server as "isDefault", null as missing, address,
             split_part(${storedIdentity('s')}, ':', 1) as cluster
@@ -161,9 +161,12 @@ async function findPlacedServers(
   statements: Installation['statements'],
   url: string,
 ): Promise<Map<string, string | null>> {
-  const placed = await statements.execute<
-    { server: string; database: string; guid: string; isCurrent: boolean }[]
-  >(
+  const { rows: placed } = await statements.query<{
+    server: string;
+    database: string;
+    guid: string;
+    isCurrent: boolean;
+  }>(
     `select s.name as server, d.database_name as database, t.guid, d.state = 'current' as "isCurrent"
        from tenant_databases d join servers s on s.id = d.server_id join tenants t on t.id = d.tenant_id
       where d.state in ('current', 'filled', 'kept') order by d.state, d.id`,
@@ -197,11 +200,12 @@ async function findPlacedServers(
 }
 
 async function countDatabases({ statements }: Installation, name: string): Promise<number> {
-  const [row] = await statements.execute<{ count: number }[]>(
+  const { rows } = await statements.query<{ count: number }>(
     `select count(*)::int as count from tenant_databases d join servers s on s.id = server_id
-      where s.name = ? and state <> 'gone'`,
+      where s.name = $1 and state <> 'gone'`,
     [name],
   );
+  const [row] = rows;
 
   return row?.count ?? 0;
 }

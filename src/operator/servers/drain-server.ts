@@ -111,8 +111,8 @@ const concurrentLooks = 2;
 
 async function tenantsOn(installation: Installation, name: string): Promise<string[]> {
   const { id } = await findServer(installation, name);
-  const rows = await installation.statements.execute<{ slug: string }[]>(
-    `select slug from tenants where server_id = ? and status <> 'provisioning' order by slug`,
+  const { rows } = await installation.statements.query<{ slug: string }>(
+    `select slug from tenants where server_id = $1 and status <> 'provisioning' order by slug`,
     [id],
   );
   return rows.map(({ slug }) => slug);

@@ -37,7 +37,7 @@ type ProcessRow = Omit<ProcessSummary, 'share'>;
 
 /** Returns the processes that are running, or have beaten within a minute; the oldest first. */
 export async function listProcesses({ statements }: ControlStatements): Promise<ProcessSummary[]> {
-  const rows = await statements.execute<ProcessRow[]>(
+  const { rows } = await statements.query<ProcessRow>(
     `select host, pid, kind, build, tenant_head as "tenantHead",
             to_char(started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as "startedAt",
             round(extract(epoch from clock_timestamp() - seen_at))::int as "heartbeatAge",

@@ -41,7 +41,7 @@ const facts = `
            where server_id = s.id and state not in ('current', 'gone')) as forgotten,
          (select count(distinct tenant_id)::int from tenant_databases
            where server_id = s.id and state = 'gone') as "formerTenants"
-    from servers s where id = ?`;
+    from servers s where id = $1`;
 
 /**
  * Removes a server from the installation: drops the templates and the group role on it, and
@@ -100,7 +100,8 @@ async function requireUnused(
     throw new OperatorError(`${name} has the control database: it cannot be removed`);
   }
 
-  const [found] = await installation.statements.execute<RemovalFacts[]>(facts, [id]);
+  const { rows } = await installation.statements.query<RemovalFacts>(facts, [id]);
+  const [found] = rows;
   if (!found) throw noSuchServer(name);
 
   const { tenants, unfinished } = found;
@@ -136,7 +137,7 @@ async function databasesLeft(
     'select datname as name from pg_database order by datname',
   );
   const own = rows.map(({ name }) => name).filter(name => isPhysicalName(server, name));
-  const tenants = await statements.execute<{ name: string }[]>(
+  const { rows: tenants } = await statements.query<{ name: string }>(
     `select database_name as name from tenant_databases where state <> 'gone'`,
   );
   const known = new Set(tenants.map(({ name }) => name));

@@ -68,7 +68,7 @@ describe('login of the operator', () => {
     const installation = await openInstallation(config);
     await provision(installation, passwords, manifest);
     // The state after a run that was killed just before its end.
-    await installation.statements.execute(`update tenants set status = 'provisioning'`);
+    await installation.statements.query(`update tenants set status = 'provisioning'`);
     const { tenant, logins } = await provision(installation, passwords, manifest);
     const service = await startServer({
       config,

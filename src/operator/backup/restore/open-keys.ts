@@ -20,7 +20,8 @@ export interface TenantKeys extends OpenKeys {
 
 /** Returns the id of an installation. */
 export async function readInstallationId({ statements }: ControlStatements): Promise<string> {
-  const [row] = await statements.execute<{ id: string }[]>('select id from installation');
+  const { rows } = await statements.query<{ id: string }>('select id from installation');
+  const [row] = rows;
 
   return row?.id ?? '';
 }

@@ -38,9 +38,10 @@ const removedBefore = (kind: string): string =>
 
 /** Returns the default of all tenants. */
 export async function readDefault({ statements }: ControlStatements): Promise<DefaultRetention> {
-  const [policy] = await statements.execute<(RetentionPolicy & { people: string | null })[]>(
+  const { rows } = await statements.query<RetentionPolicy & { people: string | null }>(
     'select activity, audit, people from retention_policies where tenant_id is null',
   );
+  const [policy] = rows;
   return {
     activity: policy?.activity ?? null,
     audit: policy?.audit ?? null,
@@ -56,15 +57,15 @@ export async function readRetention(
   { statements }: ControlStatements,
   slug?: string,
 ): Promise<TenantRetention[]> {
-  const rows = await statements.execute<
-    (Omit<TenantRetention, 'own'> & { ownActivity: string; ownAudit: string })[]
+  const { rows } = await statements.query<
+    Omit<TenantRetention, 'own'> & { ownActivity: string; ownAudit: string }
   >(
     `select t.slug, p.activity as "ownActivity", p.audit as "ownAudit", coalesce(p.activity, d.activity, 'forever') as activity,
             coalesce(p.audit, d.audit, 'forever') as audit, ${removedBefore('activity')} as "activitiesRemovedBefore",
             ${removedBefore('audit')} as "auditRemovedBefore"
        from tenants t left join retention_policies p on p.tenant_id = t.id
        left join retention_policies d on d.tenant_id is null
-      where t.status <> 'provisioning' and coalesce(?, t.slug) = t.slug order by t.slug`,
+      where t.status <> 'provisioning' and coalesce($1, t.slug) = t.slug order by t.slug`,
     [slug ?? null],
   );
   if (slug !== undefined && rows.length === 0) throw noSuchTenant(slug);
@@ -95,21 +96,23 @@ export async function setRetention(
   }
 
   const [tenant] =
-    slug === null ? [{ id: null }] : await statements.execute<{ id: string }[]>(tenantId, [slug]);
+    slug === null
+      ? [{ id: null }]
+      : (await statements.query<{ id: string }>(tenantId, [slug])).rows;
   if (!tenant) throw noSuchTenant(slug ?? '');
 
   const ages = [change.activity, change.audit, change.people];
   const values = ages.map(age => (age === undefined || age === 'default' ? null : age));
   const isSet = ages.map(age => (age === undefined ? 0 : 1));
-  await statements.execute(
-    `insert into retention_policies as p (tenant_id, activity, audit, people, changed_by) values (?, ?, ?, ?, ?)
+  await statements.query(
+    `insert into retention_policies as p (tenant_id, activity, audit, people, changed_by) values ($1, $2, $3, $4, $5)
        on conflict (coalesce(tenant_id, 0)) do update
-       set activity = case when ?::int = 1 then excluded.activity else p.activity end,
-           audit = case when ?::int = 1 then excluded.audit else p.audit end,
-           people = case when ?::int = 1 then excluded.people else p.people end,
+       set activity = case when $6::int = 1 then excluded.activity else p.activity end,
+           audit = case when $7::int = 1 then excluded.audit else p.audit end,
+           people = case when $8::int = 1 then excluded.people else p.people end,
            changed_by = excluded.changed_by, changed_at = now()`,
     [tenant.id, ...values, operatorName(), ...isSet],
   );
 }
 
-const tenantId = `select id from tenants where slug = ? and status <> 'provisioning'`;
+const tenantId = `select id from tenants where slug = $1 and status <> 'provisioning'`;

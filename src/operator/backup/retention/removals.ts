@@ -101,13 +101,15 @@ export async function listRemovals(
   { statements }: ControlStatements,
   slug: string | undefined,
 ): Promise<RemovalSummary[]> {
-  return statements.execute(
+  const { rows } = await statements.query<RemovalSummary>(
     `select t.slug, r.kind, r.state, r.rows::float8 as rows, ${isoTime('r.oldest')} as oldest,
             ${isoTime('r.newest')} as newest, ${isoTime('r.removed_before')} as "removedBefore",
             r.archive, r.requested_by as "requestedBy", ${isoTime('r.started_at')} as "startedAt",
             ${isoTime('r.finished_at')} as "finishedAt", r.error
        from history_removals r join tenants t on t.id = r.tenant_id
-      where r.oldest is not null and coalesce(?, t.slug) = t.slug order by r.id desc`,
+      where r.oldest is not null and coalesce($1, t.slug) = t.slug order by r.id desc`,
     [slug ?? null],
   );
+
+  return rows;
 }

@@ -184,11 +184,12 @@ async function readKnownBytes(
   const present = await readBytes(servers.adminUrl(server, databaseName)).catch(() => undefined);
   if (present !== undefined) return present;
 
-  const [measured] = await statements.execute<{ bytes: number }[]>(
+  const { rows } = await statements.query<{ bytes: number }>(
     `select database_bytes::float8 as bytes from tenant_usage
-      where tenant_id = ? and database_bytes is not null order by hour desc limit 1`,
+      where tenant_id = $1 and database_bytes is not null order by hour desc limit 1`,
     [id],
   );
+  const [measured] = rows;
   return measured?.bytes;
 }
 

@@ -84,14 +84,17 @@ export async function findDatabase(
   { statements, servers }: ServerAccess & ControlStatements,
   guid: string,
 ): Promise<{ server: string; lost: boolean | undefined }> {
-  const [tenant] = await statements.execute<
-    [{ database: string; role: string; server: string; adminUrl: Buffer | null }]
-  >(
+  const { rows } = await statements.query<{
+    database: string;
+    role: string;
+    server: string;
+    adminUrl: Buffer | null;
+  }>(
     `select database_name as database, role_name as role, s.name as server, admin_url as "adminUrl"
-       from tenants t join servers s on s.id = server_id where guid = ?`,
+       from tenants t join servers s on s.id = server_id where guid = $1`,
     [guid],
   );
-
+  const [tenant] = rows as [(typeof rows)[number]];
   const { server, adminUrl } = tenant;
 
   const find = async () =>

@@ -71,13 +71,20 @@ export async function readStored(
   slug: string | undefined,
 ): Promise<StoredDatabase[]> {
   if (slug === undefined) {
-    return statements.execute(
+    const { rows } = await statements.query<StoredDatabase>(
       `${listed} and (d.state <> 'current' or exists (select from tenant_fences where tenant_guid = guid))
         order by slug, d.id`,
     );
+
+    return rows;
   }
   const { id } = await readTenant({ statements }, slug);
-  return statements.execute(`${listed} and tenant_id = ? order by d.id`, [id]);
+  const { rows } = await statements.query<StoredDatabase>(
+    `${listed} and tenant_id = $1 order by d.id`,
+    [id],
+  );
+
+  return rows;
 }
 
 /** Returns the databases of `readStored`, each with its next step. */

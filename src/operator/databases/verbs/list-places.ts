@@ -20,16 +20,18 @@ export async function listPlaces(
   { statements }: ControlStatements,
   tenantId: number,
 ): Promise<Place[]> {
-  return statements.execute(
+  const { rows } = await statements.query<Place>(
     `with served as (
        select database_name as database, s.name as server, origin, begins
          from tenant_databases d join servers s on s.id = server_id,
               lateral (select lower(each) as begins from unnest(current_during) as each
                         union select current_since) times
-        where tenant_id = ? and begins is not null)
+        where tenant_id = $1 and begins is not null)
      select ${isoTime('begins')} as at, database, server, origin,
             lag(json_build_object('database', database, 'server', server)) over (order by begins) as before
        from served order by begins`,
     [tenantId],
   );
+
+  return rows;
 }

@@ -179,13 +179,14 @@ async function readUnreported(
   { statements }: Installation,
   tenantId: number,
 ): Promise<UnreportedMove | undefined> {
-  const [move] = await statements.execute<{ former: number; target: number; origin: string }[]>(
+  const { rows } = await statements.query<{ former: number; target: number; origin: string }>(
     `select o.id::float8 as former, n.id::float8 as target, n.origin
        from tenant_databases n join tenant_databases o using (tenant_id)
-      where tenant_id = ? and n.state = 'current' and n.copy_ms is not null and n.pause_ms is null
+      where tenant_id = $1 and n.state = 'current' and n.copy_ms is not null and n.pause_ms is null
         and o.state = 'kept' and o.kept_by = 'move'`,
     [tenantId],
   );
+  const [move] = rows;
   return (
     move && {
       former: { id: move.former },

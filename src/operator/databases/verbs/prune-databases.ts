@@ -204,7 +204,9 @@ export async function pruneDatabases(
 
 async function fencedSlugs({ statements }: Installation): Promise<string[]> {
   const query = 'select slug from tenants join tenant_fences on tenant_guid = guid order by slug';
-  return (await statements.execute<{ slug: string }[]>(query, [])).map(({ slug }) => slug);
+  const { rows } = await statements.query<{ slug: string }>(query);
+
+  return rows.map(({ slug }) => slug);
 }
 
 async function slugsToPrune(installation: Installation): Promise<string[]> {
