@@ -138,7 +138,8 @@ describe('change feed', () => {
     });
 
     it('a signing key deleted by SQL verifies no token on any server', async () => {
-      const client = await warm(await world.login(world.globex));
+      const tenant = await world.provision('hooli');
+      const client = await warm(await world.login(tenant));
       await control('delete from signing_keys where kid = ?', [
         part(client.tokens?.accessToken, 0).kid,
       ]);

@@ -24,6 +24,13 @@ describe('expired tokens and users who never confirm', () => {
       [world.acme.id],
     );
   });
+  afterEach(async () => {
+    await mailsSettled(world);
+    for (const table of ['legacy_tokens', 'api_clients', 'mail_deliveries', 'registrations']) {
+      await controlSql(world, `delete from ${table}`);
+    }
+    await controlSql(world, `delete from users where email like '%@people.test'`);
+  });
 
   const count = async (table: string): Promise<number> =>
     Number((await controlSql<{ count: string }>(world, `select count(*) from ${table}`))[0]?.count);

@@ -1,9 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import { mock } from 'node:test';
 import { expect } from 'chai';
+import { SecretBox } from '../../../src/control/secret-box.ts';
 import { keyRetirementSeconds } from '../../../src/control/token-lifetime.ts';
 import { addClient } from '../../../src/operator/credentials/clients.ts';
 import { disableKey, rotateKey } from '../../../src/operator/credentials/keys.ts';
+import { resealSecrets } from '../../../src/operator/credentials/reseal.ts';
 import { listKeys } from '../../../src/operator/registry/read-tenants.ts';
 import { Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
@@ -289,6 +291,25 @@ describe('signing keys', () => {
 
     const bothTenants = [() => world.acme, () => world.globex];
 
+    const seal = (...keys: [present: string, previous: string]): Promise<number> => {
+      const [present, previous] = keys.map(key => Buffer.from(key, 'base64')) as [Buffer, Buffer];
+      const secrets = new SecretBox(present, previous);
+      return resealSecrets({ pool: world.installation.pool, secrets });
+    };
+
+    /** Lets the key of the world be the master key again. */
+    afterEach(async () => {
+      await seal(world.environment.MASTER_KEY ?? '', masterKey);
+      const named = { 'X-Tenant': world.acme.guid };
+      for (const url of [world.url, otherUrl]) {
+        const client = world.anonymous.at(url);
+        await eventually(
+          async () =>
+            (await client.post('/api/v1/auth/login', world.acme.admin, named)).status === 200,
+        );
+      }
+    });
+
     it('secrets open with the previous master key until they are resealed, then only with the new one', async () => {
       await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [
         world.acme.id,
@@ -372,6 +393,7 @@ describe('signing keys', () => {
     });
 
     it('with a wrong master key a tenant gets 503, and neither response nor log contains a secret', async () => {
+      await seal(masterKey, world.environment.MASTER_KEY ?? '');
       const good = await startServerBeside(world, { MASTER_KEY: masterKey });
       const client = await login(world.acme, good.url);
       await good.stop();
@@ -443,7 +465,7 @@ describe('signing keys', () => {
   // In a suite of its own, because mocha runs the tests of a suite before its nested suites.
   describe('log', () => {
     it('the log contains no token, API secret or password of these tests', async () => {
-      expect(secrets.size).to.be.above(50);
+      await refresh(await login());
       expectNotLogged(world, [...secrets, world.acme.admin.password, world.globex.admin.password]);
     });
   });

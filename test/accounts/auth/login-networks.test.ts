@@ -86,7 +86,7 @@ describe('networks that users have logged in from', () => {
     await controlSql(
       world,
       `insert into login_networks select id, 'of another user', now() - interval '2 days'
-         from users where id <> ?`,
+         from users where id <> ? limit 1`,
       [user],
     );
 

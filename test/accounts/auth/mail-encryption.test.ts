@@ -34,6 +34,7 @@ describe('connections to mail servers', () => {
 
   it('a mail server on another machine that does not offer TLS gets no password and no mail', async () => {
     const url = elsewhere(server.url).replace('//', '//user:secret-word@');
+    const received = server.messages.length;
 
     const error: Error = await send(url, message).then(
       () => expect.fail('the mail was sent'),
@@ -43,7 +44,7 @@ describe('connections to mail servers', () => {
     expect(error.message)
       .to.match(/STARTTLS|TLS/)
       .and.not.include('secret-word');
-    expect(server.messages).to.deep.equal([]);
+    expect(server.messages).to.have.length(received);
   });
 
   it('the log of a mail server that repeats the login has no password, in whatever form it was sent', async () => {
@@ -98,11 +99,14 @@ describe('connections to mail servers', () => {
   });
 
   it('mails go without TLS to a server on this machine, or where the URL says so, and are marked as sent by a program', async () => {
+    const received = server.messages.length;
+
     await send(server.url, message);
     await send(`${elsewhere(server.url)}?ignoreTLS=true`, message);
 
-    expect(server.messages).to.have.length(2);
-    for (const { content } of server.messages) {
+    const messages = server.messages.slice(received);
+    expect(messages).to.have.length(2);
+    for (const { content } of messages) {
       expect(content).to.match(/^Auto-Submitted: auto-generated\r?$/m);
     }
   });
