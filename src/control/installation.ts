@@ -31,8 +31,13 @@ export interface KeyAccess {
   readonly secrets: SecretBox;
 }
 
-/** The means to open the databases of an installation, and its secrets. */
-export interface InstallationAccess extends ControlAddress, ServerAccess, KeyAccess {
+/** The settings of the process, which it has read once. */
+export interface ConfigAccess {
+  readonly config: Config;
+}
+
+/** The means to open the databases of an installation, its secrets, and the settings. */
+export interface InstallationAccess extends ControlAddress, ServerAccess, KeyAccess, ConfigAccess {
   /**
    * True if this process uses the embedded PostgreSQL and the master key under the data folder.
    */
@@ -97,17 +102,16 @@ export async function openInstallation(
     onControlRefused: () => {},
   };
 
-  return openControl(access, config, member);
+  return openControl(access, member);
 }
 
 /** Opens the control database with the login of `access.controlUrl`. */
 export function openControl(
   access: InstallationAccess,
-  { controlConnections }: Pick<Config, 'controlConnections'>,
   member: BudgetMember | undefined,
 ): Installation {
-  const { controlUrl } = access;
-  const pool = createControlPool(controlUrl, controlConnections, member);
+  const { controlUrl, config } = access;
+  const pool = createControlPool(controlUrl, config.controlConnections, member);
   let opened: Promise<ControlDatabase> | undefined;
 
   async function open(): Promise<ControlDatabase> {
@@ -196,6 +200,7 @@ function assemble(
 ): InstallationAccess {
   const secrets = new SecretBox(masterKey, config.previousMasterKey);
   return {
+    config,
     controlUrl,
     embedded: leave !== undefined,
     dataFolder: leave && config.dataDir,

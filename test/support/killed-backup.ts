@@ -18,7 +18,7 @@ import { runSmall } from './small-archives.ts';
 const [command = '', moment, call = '', part = ''] = argv.slice(2);
 const config = readConfig();
 const installation = await openInstallation(config);
-const target = await openBackupTarget();
+const target = await openBackupTarget(installation);
 
 const dying = new Proxy(target, {
   get: (object, name) => {

@@ -38,7 +38,7 @@ const observers = { onStep: (_: string, step: string) => onStep(step) };
 const config = readConfig();
 const installation = await openInstallation(config);
 if (kind === 'control') {
-  const access = await openControlAccess(installation.secrets, {
+  const access = await openControlAccess(installation, {
     withoutMac: false,
     maxBytes: undefined,
   });

@@ -27,14 +27,14 @@ that write at the same time are noticed.`,
     }),
   },
   effect: 'changes',
-  async plan({ takeOver }, { installation: { controlUrl } }) {
+  async plan({ takeOver }, { installation }) {
     const { withConnection } = await import('../../lib/postgres/connection.ts');
     const { requireNoLostControl } = await import('./lost-control.ts');
     const { initTarget } = await import('./writer.ts');
     const { openBackupTarget } = await import('./target/open-target.ts');
-    const target = await openBackupTarget();
-    await requireNoLostControl(controlUrl);
-    const planned = await withConnection(controlUrl, control =>
+    const target = await openBackupTarget(installation);
+    await requireNoLostControl(installation);
+    const planned = await withConnection(installation.controlUrl, control =>
       initTarget(control, target, { takeOver, isDryRun: true }),
     );
     const texts: Record<InitResult['state'], string> = {
@@ -48,14 +48,14 @@ that write at the same time are noticed.`,
       text: () => `${planned.target} ${texts[planned.state]}.`,
     };
   },
-  async run({ takeOver }, { installation: { controlUrl }, output }) {
+  async run({ takeOver }, { installation, output }) {
     const { withBackupLock } = await import('./backup-lock.ts');
     const { requireNoLostControl } = await import('./lost-control.ts');
     const { initTarget } = await import('./writer.ts');
     const { openBackupTarget } = await import('./target/open-target.ts');
-    const target = await openBackupTarget();
-    await requireNoLostControl(controlUrl);
-    const result = await withBackupLock(controlUrl, 'archives', control =>
+    const target = await openBackupTarget(installation);
+    await requireNoLostControl(installation);
+    const result = await withBackupLock(installation.controlUrl, 'archives', control =>
       initTarget(control, target, { takeOver, isDryRun: false }),
     );
 

@@ -1,3 +1,4 @@
+import type { ConfigAccess } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { chosenSlugs } from '../command/chosen-slugs.ts';
 import { defineOperation } from '../command/operation.ts';
@@ -41,9 +42,9 @@ with tenants, it waits up to ten minutes.`,
   async plan(values, { installation }) {
     const slugs = chosenSlugs(values.slug, values.all);
     const { planBackup } = await import('./run-backup.ts');
-    const { recipients } = await readRequest();
+    const { recipients } = readRequest(installation);
     const { openBackupTarget } = await import('./target/open-target.ts');
-    const target = await openBackupTarget();
+    const target = await openBackupTarget(installation);
     const planned = await planBackup(installation, target, { slugs, recipients });
 
     return {
@@ -55,9 +56,9 @@ with tenants, it waits up to ten minutes.`,
   async run(values, context) {
     const { installation, output } = context;
     const slugs = chosenSlugs(values.slug, values.all);
-    const { recipients, keep } = await readRequest();
+    const { recipients, keep } = readRequest(installation);
     const { openBackupTarget } = await import('./target/open-target.ts');
-    const target = await openBackupTarget();
+    const target = await openBackupTarget(installation);
     const { runBackup } = await import('./run-backup.ts');
     const { createArchiveWriter } = await import('./archive-writer.ts');
     const write = await createArchiveWriter(installation);
@@ -86,9 +87,8 @@ with tenants, it waits up to ten minutes.`,
 });
 
 /** @throws {OperatorError} when archives would be sealed for nobody */
-async function readRequest() {
-  const { readConfig } = await import('../../lib/config/config.ts');
-  const { recipients, keep } = readConfig().backup;
+function readRequest({ config }: ConfigAccess) {
+  const { recipients, keep } = config.backup;
   if (recipients.length > 0) return { recipients, keep };
 
   throw new OperatorError(

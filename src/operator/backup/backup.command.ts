@@ -23,11 +23,10 @@ const list = defineOperation({
   effect: 'reads',
   handling: { result: 'list' },
   async run({ slug }, { installation, output }) {
-    const target = await openBackupTarget();
+    const target = await openBackupTarget(installation);
     const { listArchives } = await import('./list-archives.ts');
-    const { readConfig } = await import('../../lib/config/config.ts');
     const { readIdentities } = await import('./archive/identities.ts');
-    const { recipients, identityFile } = readConfig().backup;
+    const { recipients, identityFile } = installation.config.backup;
     const identities = identityFile === undefined ? [] : await readIdentities(identityFile);
     const guid = await guidOf(installation, slug);
     const archives = await listArchives(installation, target, guid, recipients, identities);
@@ -53,11 +52,10 @@ const prune = defineOperation({
   handling: { isRoutine: true },
   async plan(_, { installation }) {
     const { planPruneArchives } = await import('./prune-archives.ts');
-    const { readConfig } = await import('../../lib/config/config.ts');
     const removed = await planPruneArchives(
       installation,
-      await openBackupTarget(),
-      readConfig().backup.keep,
+      await openBackupTarget(installation),
+      installation.config.backup.keep,
     );
 
     return {
@@ -67,11 +65,10 @@ const prune = defineOperation({
   },
   async run(_, { installation, output }) {
     const { pruneArchives } = await import('./prune-archives.ts');
-    const { readConfig } = await import('../../lib/config/config.ts');
     const result = await pruneArchives(
       installation,
-      await openBackupTarget(),
-      readConfig().backup.keep,
+      await openBackupTarget(installation),
+      installation.config.backup.keep,
     );
 
     output.result(result, () =>

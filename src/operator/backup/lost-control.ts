@@ -1,4 +1,4 @@
-import { readConfig } from '../../lib/config/config.ts';
+import type { ConfigAccess, ControlAddress } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
@@ -13,12 +13,15 @@ import type { Target } from './target/target.ts';
  * control database: that one was probably lost, and an empty one would take its place.
  * @throws {OperatorError} that names the restore, or says why the target cannot be read
  */
-export async function requireNoLostControl(controlUrl: string): Promise<void> {
-  if (!readConfig().backup.target) return;
+export async function requireNoLostControl({
+  controlUrl,
+  config,
+}: ControlAddress & ConfigAccess): Promise<void> {
+  if (!config.backup.target) return;
   const present = await readPresent(controlUrl);
   if (present && present.tenants > 0) return;
 
-  const target = await openBackupTarget();
+  const target = await openBackupTarget({ config });
   const archives = await listControlArchives(target);
   if (archives.every(({ installation }) => installation === present?.installation)) return;
 

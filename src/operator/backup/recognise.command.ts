@@ -32,7 +32,11 @@ proves that this installation has written it.`,
   async plan({ slug }, { installation }) {
     const { planRecognition } = await import('./recognise-archives.ts');
     const tenant = slug === undefined ? undefined : (await readTenant(installation, slug)).guid;
-    const objects = await planRecognition(installation, await openBackupTarget(), tenant);
+    const objects = await planRecognition(
+      installation,
+      await openBackupTarget(installation),
+      tenant,
+    );
 
     return {
       document: { state: 'planned', objects },
@@ -43,7 +47,7 @@ proves that this installation has written it.`,
     const { installation, output } = context;
     const { recogniseArchives } = await import('./recognise-archives.ts');
     const tenant = slug === undefined ? undefined : (await readTenant(installation, slug)).guid;
-    const target = await openBackupTarget();
+    const target = await openBackupTarget(installation);
 
     const outcomes = await reportOutcomes(context, { hasFailed, text: outcomeText }, observers =>
       recogniseArchives(installation, target, { tenant, maxBytes }, observers),

@@ -263,7 +263,7 @@ class BackupRun {
       this.#report({ slug: candidate.slug, state: 'unchanged', archive: archive.name });
     }
 
-    await runConcurrently(changed, fleetTasks(request.concurrency), candidate =>
+    await runConcurrently(changed, fleetTasks(installation, request.concurrency), candidate =>
       this.#archiveTenant(candidate),
     );
 

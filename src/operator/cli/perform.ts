@@ -1,4 +1,4 @@
-import type { ControlStatements, Installation } from '../../control/installation.ts';
+import type { ConfigAccess, ControlStatements, Installation } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import type { Trace } from '../../lib/tracing/trace.ts';
 import {
@@ -164,7 +164,7 @@ async function performOn(
       await frontEnd.confirm(plan, yes);
     }
 
-    return await traced(operation, async trace => {
+    return await traced(operation, installation, async trace => {
       const run = () => operation.run(values, { ...untraced, trace }, catalogue);
       return isRepeated ? watch(run, repeats === 'always') : run();
     });
@@ -229,11 +229,11 @@ function actionOf(
  */
 async function traced<T>(
   { name, handling }: Operation,
+  installation: ConfigAccess | undefined,
   work: (trace?: Trace) => Promise<T>,
 ): Promise<T> {
   if (!handling.isTraced) return work();
-  const { readConfig } = await import('../../lib/config/config.ts');
-  const settings = readConfig().tracing;
+  const settings = installation?.config.tracing;
   if (!settings) return work();
   const { startTracing } = await import('../../lib/tracing/start-tracing.ts');
   const tracing = await startTracing(settings, printWarning);

@@ -1,19 +1,18 @@
 import { Beat } from '../../control/beat.ts';
 import type { Installation } from '../../control/installation.ts';
 import { newProcess } from '../../control/process-identity.ts';
-import { readConfig } from '../../lib/config/config.ts';
 
 const noLog = { info: () => {}, warn: () => {} };
 
 /** Runs the work of a command, which beats meanwhile, so that `processes` knows of it. */
 export async function beating<T>(
-  { pool, secrets, member }: Installation,
+  { pool, secrets, config, member }: Installation,
   work: () => Promise<T>,
 ): Promise<T> {
   const beat = new Beat({
     pool,
     process: member?.process ?? newProcess('command'),
-    budget: readConfig().connectionBudget,
+    budget: config.connectionBudget,
     secrets,
     log: noLog,
   });

@@ -1,4 +1,4 @@
-import { readConfig } from '../../lib/config/config.ts';
+import type { ConfigAccess } from '../../control/installation.ts';
 import { taskLimit } from '../../tenancy/connections/share.ts';
 
 /**
@@ -6,6 +6,6 @@ import { taskLimit } from '../../tenancy/connections/share.ts';
  * reserve of `CONNECTION_BUDGET`, and always one.
  * @param max the most that was asked for
  */
-export function fleetTasks(max: number): number {
-  return taskLimit(readConfig().connectionBudget, max);
+export function fleetTasks({ config }: ConfigAccess, max: number): number {
+  return taskLimit(config.connectionBudget, max);
 }

@@ -1,4 +1,3 @@
-import { readConfig } from '../../lib/config/config.ts';
 import { type Html, html } from '../../lib/html/html.ts';
 import { explain } from '../../lib/log/operator-error.ts';
 import type { ArchiveSummary } from '../backup/list-archives.ts';
@@ -25,7 +24,7 @@ export async function listInTarget(
   const { listArchives } = await import('../backup/list-archives.ts');
 
   try {
-    const { backup } = readConfig();
+    const { backup } = control.config;
     const target = await openTarget(backup, pageLimits);
     const found = await listArchives(control, target, guid, backup.recipients);
     const [archives, others] = [true, false].map(isComplete =>

@@ -1,4 +1,4 @@
-import { readConfig } from '../../lib/config/config.ts';
+import type { ConfigAccess } from '../../control/installation.ts';
 import type { FilledForm } from './command-line.ts';
 import { formValues } from './form-values.ts';
 
@@ -11,9 +11,12 @@ export const recoveryHostText =
  * Returns whether a form opens archives, and this host has no identity. It has a plan all the
  * same, if its operation has one: a plan opens no archive.
  */
-export function needsRecoveryHost({ operation, texts }: FilledForm): boolean {
+export function needsRecoveryHost(
+  { operation, texts }: FilledForm,
+  { config }: ConfigAccess,
+): boolean {
   const { opensArchives } = operation.handling;
-  if (!opensArchives || readConfig().backup.identityFile !== undefined) return false;
+  if (!opensArchives || config.backup.identityFile !== undefined) return false;
 
   return opensArchives(formValues({ operation, texts }));
 }

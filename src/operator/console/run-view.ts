@@ -178,11 +178,11 @@ function cancelForm({ tokenOf }: PageRequest, run: Run): Html {
 }
 
 function performForm(
-  { tokenOf, offered }: PageRequest,
+  { tokenOf, offered, control }: PageRequest,
   run: Run,
   errors: readonly FormError[],
 ): Html {
-  if (needsRecoveryHost(run.form)) return html`<p class="note">${recoveryHostText}.</p>`;
+  if (needsRecoveryHost(run.form, control)) return html`<p class="note">${recoveryHostText}.</p>`;
   const { name } = run.form.operation;
   if (!offered.get(name)?.isAllowed) {
     return html`<p class="note">This console does not run ${name}: copy the command below for somebody who does.</p>`;

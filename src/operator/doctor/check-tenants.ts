@@ -53,7 +53,7 @@ export async function checkTenants(
   expected: Expected,
   onTenant: ((hasFindings: boolean) => void) | undefined,
 ): Promise<Finding[]> {
-  const findings = await pLimit(fleetTasks(maxTenants)).map(tenants, async tenant => {
+  const findings = await pLimit(fleetTasks(installation, maxTenants)).map(tenants, async tenant => {
     const found = await checkTenant(installation, tenant, expected).catch((error: unknown) => [
       notExamined(tenant, error),
     ]);

@@ -46,7 +46,6 @@ const doctor = defineOperation({
     };
   },
   async run(values, { installation, output, progress }) {
-    const { readConfig } = await import('../../lib/config/config.ts');
     const { reportText } = await import('./report-text.ts');
     const { diagnose } = await import('./doctor.ts');
     const { storeReport, storeSizes } = await import('./reports.ts');
@@ -57,7 +56,7 @@ const doctor = defineOperation({
       fix,
       chosen,
       controlOnly: control,
-      connectionBudget: readConfig().connectionBudget,
+      connectionBudget: installation.config.connectionBudget,
       onSize: ({ id }, bytes) => sizes.set(id, bytes),
       onStart: total => progress.start(total, 'with findings'),
       onTenant: hasFindings => progress.advance(hasFindings),

@@ -54,7 +54,7 @@ async function prepare(
     return { installation, demo: undefined };
   }
   const demo = await provisionDemo(installation, config.dataDir, log);
-  return { installation: await withServiceLogin(installation, config), demo };
+  return { installation: await withServiceLogin(installation), demo };
 }
 
 /** Provisions the demo tenant and migrates all tenants to head. */
@@ -83,12 +83,12 @@ async function provisionDemo(
  * Opens the embedded control database with the login of the service: it has the same rights as
  * in production.
  */
-async function withServiceLogin(operator: Installation, config: Config): Promise<Installation> {
+async function withServiceLogin(operator: Installation): Promise<Installation> {
   // Other processes on the same embedded PostgreSQL derive the same password.
   const password = operator.secrets.mac('service_login').toString('base64url');
   const controlUrl = await createServiceLogin(operator.controlUrl, password);
 
-  return openControl({ ...operator, controlUrl }, config, operator.member);
+  return openControl({ ...operator, controlUrl }, operator.member);
 }
 
 /**

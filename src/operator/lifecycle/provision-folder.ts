@@ -54,7 +54,7 @@ export async function provisionFolder(
 
   // A manifest without a server may be placed on any server. So these come first, within the
   // limit of a single server.
-  const perServer = fleetTasks(maxPerServer);
+  const perServer = fleetTasks(installation, maxPerServer);
   const byServer = Map.groupBy(manifests, ({ manifest }) => manifest.server);
   await runConcurrently(byServer.get(undefined) ?? [], perServer, provisionOne);
   byServer.delete(undefined);

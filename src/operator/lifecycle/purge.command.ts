@@ -1,3 +1,4 @@
+import type { ConfigAccess } from '../../control/installation.ts';
 import type { PurgedArchives } from '../backup/purged-archives.ts';
 import type { Target } from '../backup/target/target.ts';
 import { defineOperation } from '../command/operation.ts';
@@ -66,7 +67,7 @@ until BACKUP_KEEP removes them.`,
       left.length > 0
         ? left
         : [await purgeTenant(installation, slug, { keepsArchives: keepArchives, onLeft: sayLeft })];
-    const target = await openConfiguredTarget();
+    const target = await openConfiguredTarget(installation);
     const outcomes: PurgedArchives[] = [];
     for (const { guid } of purged) {
       const isKept = keepArchives && left.length === 0;
@@ -92,12 +93,10 @@ function keptArchives(target: Target | undefined): PurgedArchives {
  * @returns undefined when this installation has no target
  * @throws {OperatorError} when its setting is wrong
  */
-async function openConfiguredTarget(): Promise<Target | undefined> {
-  const { readConfig } = await import('../../lib/config/config.ts');
-  const { openTarget } = await import('../backup/target/open-target.ts');
-  const { backup } = readConfig();
+async function openConfiguredTarget(access: ConfigAccess): Promise<Target | undefined> {
+  const { openBackupTarget } = await import('../backup/target/open-target.ts');
 
-  return backup.target === undefined ? undefined : openTarget(backup);
+  return access.config.backup.target === undefined ? undefined : openBackupTarget(access);
 }
 
 const maxNamed = 10;

@@ -1,6 +1,5 @@
 import { controlHead } from '../../control/control-version.ts';
-import type { SecretBox } from '../../control/secret-box.ts';
-import { readConfig } from '../../lib/config/config.ts';
+import type { ConfigAccess, KeyAccess } from '../../control/installation.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../../lib/postgres/migration-steps.ts';
@@ -34,12 +33,12 @@ export interface ControlAccess {
  * @throws {OperatorError} when there is no target, or this host opens no archive
  */
 export async function openControlAccess(
-  secrets: SecretBox,
+  { secrets, config }: KeyAccess & ConfigAccess,
   { withoutMac, maxBytes }: OpeningOptions,
 ): Promise<ControlAccess> {
-  const target = await openBackupTarget();
+  const target = await openBackupTarget({ config });
   await target.check();
-  const identities = await readIdentities(readConfig().backup.identityFile);
+  const identities = await readIdentities(config.backup.identityFile);
 
   return {
     target,

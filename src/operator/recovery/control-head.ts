@@ -24,12 +24,13 @@ import { onServer, readState, restoringName } from './restoring-database.ts';
  *   cannot be used at all, or when a restore of it has not ended
  */
 export async function requireControlHead(
-  { controlUrl, embedded, dataFolder, secrets }: InstallationAccess,
+  installation: InstallationAccess,
   { isOperator = false }: { isOperator?: boolean } = {},
 ): Promise<void> {
+  const { controlUrl, embedded, dataFolder, secrets } = installation;
   if (embedded && !(await isAtHead(controlUrl, dataFolder))) {
     await requireNoRestoreOnServer(controlUrl);
-    await requireNoLost(controlUrl);
+    await requireNoLost(installation);
 
     const { createControlDatabase, migrateControl } = await import('../schema/migrate-control.ts');
     await createControlDatabase(controlUrl);
@@ -50,7 +51,7 @@ export async function requireControlHead(
     if (isChecked) throw error;
 
     await requireNoRestoreOnServer(controlUrl);
-    await requireNoLost(controlUrl).catch(lost => {
+    await requireNoLost(installation).catch(lost => {
       // other failures have the same cause as the first one
       if (lost instanceof OperatorError) throw lost;
     });
@@ -58,9 +59,9 @@ export async function requireControlHead(
   });
 }
 
-async function requireNoLost(controlUrl: string): Promise<void> {
+async function requireNoLost(installation: InstallationAccess): Promise<void> {
   const { requireNoLostControl } = await import('../backup/lost-control.ts');
-  await requireNoLostControl(controlUrl);
+  await requireNoLostControl(installation);
 }
 
 /**

@@ -64,7 +64,7 @@ const migrate = defineOperation({
     const { pendingControl } = await import('../schema/migrate-control.ts');
     const { requireNoLostControl } = await import('../backup/lost-control.ts');
     await requireUsable(installation);
-    await requireNoLostControl(installation.controlUrl);
+    await requireNoLostControl(installation);
     const { exists, pending } = await pendingControl(
       installation.controlUrl,
       installation.dataFolder,
@@ -91,7 +91,7 @@ const migrate = defineOperation({
     const { requireNoLostControl } = await import('../backup/lost-control.ts');
     const { controlUrl } = installation;
     await requireUsable(installation);
-    await requireNoLostControl(controlUrl);
+    await requireNoLostControl(installation);
     await createControlDatabase(controlUrl);
     const blockedBy = await processesBlockingControl(installation);
     await confirmBlocking(blockedBy, blockingText, despiteRunning, context);

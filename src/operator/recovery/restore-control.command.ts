@@ -153,7 +153,7 @@ interface Choice extends Pick<NewestControl, 'refused'> {
  *   operator has not accepted that
  */
 async function choose(
-  { controlUrl, secrets }: Installation,
+  opened: Installation,
   {
     archive,
     installation,
@@ -163,7 +163,7 @@ async function choose(
     withoutReplay,
   }: Omit<Fields, 'all' | 'concurrency'>,
 ): Promise<Choice> {
-  const database = databaseNameOf(controlUrl);
+  const database = databaseNameOf(opened.controlUrl);
   if ([archive, installation, from].filter(value => value !== undefined).length > 1) {
     throw new OperatorError('Give one of --from, --archive and --installation', { usage: true });
   }
@@ -191,7 +191,7 @@ async function choose(
   }
 
   const archives = await import('./control-archives.ts');
-  const access = await archives.openControlAccess(secrets, {
+  const access = await archives.openControlAccess(opened, {
     withoutMac: withoutMac !== undefined,
     maxBytes,
   });

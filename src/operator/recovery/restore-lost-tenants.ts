@@ -81,7 +81,7 @@ export async function restoreLostTenants(
     };
   };
   return reportOutcomes(context, { hasFailed, text: outcomeText }, observers =>
-    runFleet(lost, fleetTasks(concurrency), observers, restore),
+    runFleet(lost, fleetTasks(installation, concurrency), observers, restore),
   );
 }
 

@@ -58,7 +58,7 @@ export async function migrateTenants(
   const steps = await readSchemaSteps();
   const servers = await findServers(installation);
   const { controlUrl } = installation;
-  const concurrency = fleetTasks(request.concurrency ?? defaultConcurrency);
+  const concurrency = fleetTasks(installation, request.concurrency ?? defaultConcurrency);
 
   // Commits of outcomes that arrive together cost one write to the disk.
   const controlPool = operatorPool(controlUrl, concurrency);

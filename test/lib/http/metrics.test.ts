@@ -40,8 +40,9 @@ describe('metrics', () => {
   });
 
   it('metrics count requests by route and status, password hashes, connections and cached responses', async () => {
+    const tenant = await world.provision('initech'); // without a connection
     const before = await readMetrics();
-    const user = await world.login(world.acme);
+    const user = await world.login(tenant);
 
     for (const [path, status] of [
       [list, 200],

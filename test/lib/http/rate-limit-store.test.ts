@@ -197,23 +197,26 @@ function slidingWindowsInRedis(): void {
   }
 
   it('a window in Redis counts by the clock of Redis, in one small key that expires with it', async () => {
-    expect(await redis.admin.memory('USAGE', `${installationId}:rl:test:500`)).to.be.lessThan(700);
-    const store = new RedisWindows({ url: redis.url, installationId });
-    await store.started();
+    const large = { max: 500, windowMs: 60_000 };
+    for (let call = 0; call < large.max; call++) await store.hit('rl:large', large);
+    expect(await redis.admin.memory('USAGE', `${installationId}:rl:large`)).to.be.lessThan(700);
+
+    const byItsClock = new RedisWindows({ url: redis.url, installationId });
+    await byItsClock.started();
     const rate = { max: 3, windowMs: 60_000 };
     const results = await Promise.all(
-      Array.from({ length: 50 }, () => store.hit('rl:test:minute', rate)),
+      Array.from({ length: 50 }, () => byItsClock.hit('rl:test:minute', rate)),
     );
     expect(results.filter(({ remaining }) => remaining > 0)).to.have.length(3);
     expect(await redis.admin.pttl(`${installationId}:rl:test:minute`)).to.be.within(1, 60_000);
 
     const short = { max: 3, windowMs: 300 };
-    await store.hit('rl:test:short', short);
+    await byItsClock.hit('rl:test:short', short);
     await eventually(
       async () => (await redis.admin.exists(`${installationId}:rl:test:short`)) === 0,
     );
-    expect((await store.hit('rl:test:short', short)).remaining).to.equal(3);
-    store.close();
+    expect((await byItsClock.hit('rl:test:short', short)).remaining).to.equal(3);
+    byItsClock.close();
   });
 }
 

@@ -118,6 +118,10 @@ describe('request listener', () => {
     direct = await serve(requestListener);
     koa = await serve(app => app.callback());
   });
+  beforeEach(() => {
+    direct.errors.clear();
+    koa.errors.clear();
+  });
   after(() => {
     direct.server.close();
     koa.server.close();
@@ -132,7 +136,7 @@ describe('request listener', () => {
         ]);
         expect(received).to.deep.equal(expected);
         expect(received.complete).to.equal(true);
-        expect(direct.errors[path]).to.equal(undefined);
+        expect(direct.errors.get(path)).to.equal(undefined);
       });
     }
   }
@@ -142,7 +146,8 @@ describe('request listener', () => {
       const [received, expected] = await Promise.all([direct.receive(path), koa.receive(path)]);
       expect(received).to.deep.equal(expected);
       await eventually(
-        () => koa.errors[path] && isDeepStrictEqual(direct.errors[path], koa.errors[path]),
+        () =>
+          koa.errors.has(path) && isDeepStrictEqual(direct.errors.get(path), koa.errors.get(path)),
       );
       expect(await direct.receive('/text')).to.include({ status: 200, complete: true });
     });
@@ -209,16 +214,15 @@ interface Served {
   server: Server;
   url: string;
   /** Messages of the errors that the application reported, by path. */
-  errors: Record<string, string[]>;
+  errors: Map<string, string[]>;
   receive(path: string, method?: string): Promise<Received>;
 }
 
 async function serve(listenerOf: (app: Koa) => RequestListener): Promise<Served> {
-  const errors: Record<string, string[]> = {};
+  const errors = new Map<string, string[]>();
   const app = new Koa();
   app.on('error', (error: Error, ctx: Context) => {
-    errors[ctx.path] ??= [];
-    errors[ctx.path]?.push(error.message);
+    errors.set(ctx.path, [...(errors.get(ctx.path) ?? []), error.message]);
   });
   app.use(ctx => ({ ...handlers, ...failingHandlers })[ctx.path]?.(ctx));
   const server = createServer(listenerOf(app)).listen(0, '127.0.0.1');

@@ -16,8 +16,9 @@ const root = fileURLToPath(new URL('../../..', import.meta.url));
  * reads.
  */
 const program = `
+  import { readConfig } from './src/lib/config/config.ts';
   import { openBackupTarget } from './src/operator/backup/target/open-target.ts';
-  const target = await openBackupTarget();
+  const target = await openBackupTarget({ config: readConfig() });
   await target.check().then(() => console.log('usable'), error => console.log(error.message));`;
 
 describe('logins to a bucket', () => {

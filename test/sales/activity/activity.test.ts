@@ -419,6 +419,11 @@ describe('activities', () => {
   });
 
   describe('recorded activities', () => {
+    before(async () => {
+      await record({ Comment: 'recorded' });
+      expect((await admin.post('/api/v1/OrderStatuses', { Name: 'audited' })).status).to.equal(201);
+    });
+
     it('an activity has no PUT, PATCH or DELETE', async () => {
       const activity = await record({ Comment: 'for ever' });
       for (const method of ['PUT', 'PATCH', 'DELETE']) {

@@ -82,7 +82,7 @@ describe('the feed of changes of a server whose files are put back to a snapshot
   const gaps = () => receiver.messages.filter(({ body }) => body.type === 'webhook.gap');
 
   it('a crash of the server does not count as put back: cursors and streams go on, and a webhook gets no gap', async () => {
-    const cursor = await now(admin);
+    const [cursor, earlier] = [await now(admin), gaps().length];
     await create(admin, 'before the crash');
     await eventually(() => received().includes('before the crash'));
     await server.crash();
@@ -92,11 +92,11 @@ describe('the feed of changes of a server whose files are put back to a snapshot
     await eventually(() => received().includes('after the crash'));
 
     await expectNames(admin, cursor, ['before the crash', 'after the crash']);
-    expect(gaps()).to.have.length(0);
+    expect(gaps()).to.have.length(earlier);
   });
 
   it('cursors and streams from after the snapshot get 410, those from before it every change, and a webhook a gap', async () => {
-    const [common, quiet] = [await now(admin), await now(globex)];
+    const [common, quiet, earlier] = [await now(admin), await now(globex), gaps().length];
     await create(admin, 'kept');
     await eventually(() => received().includes('kept'));
     await server.takeSnapshot();
@@ -124,7 +124,7 @@ describe('the feed of changes of a server whose files are put back to a snapshot
     let last = await following.next();
     while (last && last.event !== 'end') last = await following.next();
     expect(last?.data).to.deep.equal({ Reason: 'cursor_expired' });
-    expect(gaps()).to.have.length(1);
+    expect(gaps()).to.have.length(earlier + 1);
     const ids = receiver.messages
       .filter(({ body }) => body.type !== 'webhook.gap')
       .map(({ id, body }) => [id, body]);

@@ -17,6 +17,7 @@ describe('the feed of changes over databases', () => {
   let primary: OwnServer;
   let standby: CopiedServer | undefined;
   let admin: Client;
+  let globex: Client;
 
   before(async () => {
     receiver = await startReceiver();
@@ -24,7 +25,7 @@ describe('the feed of changes over databases', () => {
       createWorld({ ACQUIRE_TIMEOUT_MS: '9000', WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted }),
       startOwnServer('primary', ['fsync=off', 'max_connections=50'], { isNew: true }),
     ]);
-    admin = await world.login(world.acme);
+    [admin, globex] = [await world.login(world.acme), await world.login(world.globex)];
     await tenant(['server', 'add', 'second'], primary.url);
   });
   after(async () => {
@@ -38,7 +39,7 @@ describe('the feed of changes over databases', () => {
     const { code, stderr } = await runCommand('scripts/tenant.ts', words, world.environment, input);
     expect(code, stderr).to.equal(0);
   };
-  const create = (Name: string) => admin.post('/api/v1/OrderStatuses', { Name });
+  const create = (Name: string, client = admin) => client.post('/api/v1/OrderStatuses', { Name });
   async function namesAfter(cursor: string): Promise<string[]> {
     const { status, body } = await admin.get(
       `/api/v1/Changes?after=${cursor}&include=record&limit=1000`,
@@ -57,8 +58,8 @@ describe('the feed of changes over databases', () => {
       expect(await namesAfter(cursor)).to.deep.equal(names);
       return true;
     });
-  const now = async (): Promise<string> =>
-    (await admin.get('/api/v1/Changes?after=now')).headers.get('next-cursor') ?? '';
+  const now = async (client = admin): Promise<string> =>
+    (await client.get('/api/v1/Changes?after=now')).headers.get('next-cursor') ?? '';
 
   it('a cursor and a stream continue over moves there and back, and lose and repeat nothing', async () => {
     const cursor = await now();
@@ -101,34 +102,39 @@ describe('the feed of changes over databases', () => {
   });
 
   it('when the standby lacks the last commits, cursors get 410, and an endpoint gets webhook.gap and every later change', async () => {
-    await tenant(['move', 'acme', '--to', 'second', '--pause', '60']);
+    const third = await startOwnServer('third', ['fsync=off', 'max_connections=50'], {
+      isNew: true,
+    });
+    await tenant(['server', 'add', 'third'], third.url);
+    await tenant(['move', 'globex', '--to', 'third', '--pause', '60']);
     const names = () =>
       receiver.messages.flatMap(
         ({ body }) => (body.data.Record as { Name?: string } | undefined)?.Name ?? [],
       );
     const hook = { Url: receiver.url('/hook'), Payload: 'record', Resources: ['OrderStatus'] };
-    expect((await admin.post('/api/v1/Webhooks', hook)).status).to.equal(201);
-    await create('kept');
+    expect((await globex.post('/api/v1/Webhooks', hook)).status).to.equal(201);
+    await create('kept', globex);
     await eventually(() => names().includes('kept'));
 
-    standby = await copyServer(primary.url, {
+    standby = await copyServer(third.url, {
       recovers: true,
       extraSettings: ['max_connections=50'],
     });
-    for (const name of ['lost 1', 'lost 2', 'lost 3']) await create(name);
+    for (const name of ['lost 1', 'lost 2', 'lost 3']) await create(name, globex);
     await eventually(() => names().includes('lost 3'));
-    const cursor = await now();
+    const cursor = await now(globex);
     await withConnection(standby.url, client => client.query('select pg_promote()'));
-    const sealed = world.installation.secrets.seal(standby.url, 'server_url:second');
-    await controlSql(world, `update servers set admin_url = ?, address = ? where name = 'second'`, [
+    const sealed = world.installation.secrets.seal(standby.url, 'server_url:third');
+    await controlSql(world, `update servers set admin_url = ?, address = ? where name = 'third'`, [
       sealed,
       serverAddressUrl(standby.url),
     ]);
-    await primary.close();
+    await third.close();
 
     const later = ['later 1', 'later 2', 'later 3', 'later 4', 'later 5'];
-    for (const name of later) await eventually(async () => (await create(name)).status === 201);
-    const { status, body } = await admin.get(`/api/v1/Changes?after=${cursor}`);
+    for (const name of later)
+      await eventually(async () => (await create(name, globex)).status === 201);
+    const { status, body } = await globex.get(`/api/v1/Changes?after=${cursor}`);
     expect(status).to.equal(410);
     expect(body.code).to.equal('cursor_expired');
     await eventually(() => names().includes('later 5'));

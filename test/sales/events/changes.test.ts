@@ -241,6 +241,7 @@ describe('the feed of changes', () => {
 
   it('a cursor before what the retention has removed gets 410 and the way to begin again', async () => {
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
+    await admin.post('/api/v1/OrderStatuses', { Name: 'before the removal' });
     const { changes } = await read(reader, 'limit=1');
     const first = await now(reader, '&resource=Activity&limit=1000');
 

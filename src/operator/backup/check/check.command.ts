@@ -27,7 +27,7 @@ were written, by their SHA-256. That they can be restored, only backup drill pro
   async run({ slug }, context) {
     const { installation, output } = context;
     const { compareArchives } = await import('./verify-archives.ts');
-    const target = await openBackupTarget();
+    const target = await openBackupTarget(installation);
     const guid = await guidOf(installation, slug);
     const isFaulty = ({ fault }: ArchiveCheck): boolean => fault !== null;
     const appearance = { hasFailed: isFaulty, isShown: isFaulty, text: checkText };
@@ -72,7 +72,7 @@ export const drillOperation = defineOperation({
   async run({ count }, context) {
     const { installation, output } = context;
     const { drillArchives } = await import('./drill-archives.ts');
-    const target = await openBackupTarget();
+    const target = await openBackupTarget(installation);
 
     const outcomes = await reportOutcomes(context, { hasFailed, text: drillText }, observers =>
       drillArchives(installation, target, count, observers),

@@ -25,7 +25,7 @@ export async function findNewestArchives(
   tenants: readonly Pick<Tenant, 'guid'>[],
   { withoutMac, maxBytes }: OpeningOptions,
 ): Promise<Map<string, FoundArchive>> {
-  const target = await openBackupTarget();
+  const target = await openBackupTarget(installation);
   await target.check();
   const id = await readInstallationId(installation);
   const rows = await withConnection(installation.controlUrl, control =>

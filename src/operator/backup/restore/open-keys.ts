@@ -1,9 +1,9 @@
 import type {
+  ConfigAccess,
   ControlAddress,
   ControlStatements,
   KeyAccess,
 } from '../../../control/installation.ts';
-import { readConfig } from '../../../lib/config/config.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { readArchiveKey } from '../archive/archive-keys.ts';
 import { readIdentities } from '../archive/identities.ts';
@@ -33,10 +33,10 @@ export async function readInstallationId({ statements }: ControlStatements): Pro
  *   key of archives
  */
 export async function readTenantKeys(
-  { controlUrl, secrets }: ControlAddress & KeyAccess,
+  { controlUrl, secrets, config }: ControlAddress & KeyAccess & ConfigAccess,
   withoutMac = false,
 ): Promise<TenantKeys> {
-  const identities = await readIdentities(readConfig().backup.identityFile);
+  const identities = await readIdentities(config.backup.identityFile);
 
   return withConnection(controlUrl, async control => {
     const { rows } = await control.query<{ id: string }>('select id from installation');

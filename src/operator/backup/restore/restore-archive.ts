@@ -60,7 +60,7 @@ export async function findArchive(
     );
   }
 
-  const target = await openBackupTarget();
+  const target = await openBackupTarget(installation);
   await target.check();
   const id = await readInstallationId(installation);
   const rows = await withConnection(installation.controlUrl, control =>

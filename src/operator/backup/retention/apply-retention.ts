@@ -103,9 +103,8 @@ export async function applyRetention(
     const tenants = await findDueTenants(installation, control, request.slugs, now);
     if (target && tenants.length > 0) await requireWriter(control, target);
     const run = new RetentionRun({ installation, control, request, now, target, observers });
-    const outcomes = await runFleet(tenants, fleetTasks(request.concurrency), observers, each =>
-      run.apply(each),
-    );
+    const tasks = fleetTasks(installation, request.concurrency);
+    const outcomes = await runFleet(tenants, tasks, observers, each => run.apply(each));
     const count = (wanted: RetentionOutcome['state']) =>
       outcomes.filter(({ state }) => state === wanted).length;
 

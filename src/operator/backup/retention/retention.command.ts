@@ -113,7 +113,7 @@ async function apply(
   const { applyRetention } = await import('./apply-retention.ts');
   const { openBackupTarget } = await import('../target/open-target.ts');
   const request = { slugs: chosen, concurrency, dryRun, confirmed: yes, withoutArchive };
-  const target = withoutArchive ? undefined : await openBackupTarget();
+  const target = withoutArchive ? undefined : await openBackupTarget(installation);
 
   return applyRetention(installation, target, request, observers);
 }

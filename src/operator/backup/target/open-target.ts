@@ -1,3 +1,4 @@
+import type { ConfigAccess } from '../../../control/installation.ts';
 import type { Config } from '../../../lib/config/config.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import type { Target } from './target.ts';
@@ -37,9 +38,7 @@ export async function openTarget(
   return openS3Target({ ...target, endpoint, region, login }, limits);
 }
 
-/** Opens the target that the environment names. */
-export async function openBackupTarget(): Promise<Target> {
-  const { readConfig } = await import('../../../lib/config/config.ts');
-
-  return openTarget(readConfig().backup);
+/** Opens the target that the settings name. */
+export async function openBackupTarget({ config }: ConfigAccess): Promise<Target> {
+  return openTarget(config.backup);
 }

@@ -81,7 +81,7 @@ export async function startOperation(request: PageRequest): Promise<Answer> {
   const outside = outsideLabels(form);
   if (isReader && outside.length > 0) return refuse(noPlanText(operation.name, outside));
 
-  const isElsewhere = needsRecoveryHost(form);
+  const isElsewhere = needsRecoveryHost(form, request.control);
   if (isElsewhere && !operation.plan) {
     return formPage(request, found, form, [{ id: formId, text: recoveryHostText }], true);
   }
