@@ -217,6 +217,7 @@ async function backUp(
   const run = { args: ['backup', 'run', '--all', '--json'], typed: 'backup run --all' };
 
   await table.time('First backup', { ...run, note: archived });
+  await table.time('Backup when none has changed', { ...run, note: archived });
   for (const tenant of changed) await expectWell((await logIn(url, tenant)).write());
   await table.time(`Backup after ${changed.length} have changed`, { ...run, note: archived });
   await table.time(`Prove ${drilledCount} archives by restoring them`, {

@@ -64,7 +64,7 @@ export async function startServer(
  * Starts the service with these settings, and waits until it is ready.
  * @param probe loads memory-probe.ts
  */
-export async function startService(
+async function startService(
   children: Children,
   name: string,
   settings: Record<string, string>,
