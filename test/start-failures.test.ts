@@ -4,7 +4,6 @@ import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { controlHead } from '../src/control/control-version.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { readConfig } from '../src/lib/config/config.ts';
 import { nodeOptions, root, type ScriptResult } from './support/command-line.ts';
@@ -111,7 +110,6 @@ describe('failures that an operator can resolve', () => {
   it('a build uses a control database that a later build has migrated, if all later migrations are compatible', async () => {
     const environment = world.environment;
     const { em } = world.control;
-    const head = await controlHead();
 
     try {
       await em
@@ -124,7 +122,7 @@ describe('failures that an operator can resolve', () => {
         .execute(`insert into migrations (name, compatible) values ('9999-later', false)`);
       expectOneLine(
         await runCommand('scripts/tenant.ts', ['list'], environment),
-        `The control database is at version 9999-later, with which this build (${head}) cannot work. Use the newer build.`,
+        'The control database is at version 9999-later, of a later build: use that build.',
       );
     } finally {
       await em.fork().execute(`delete from migrations where name > '9'`);

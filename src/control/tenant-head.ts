@@ -1,6 +1,7 @@
 import { OperatorError } from '../lib/log/operator-error.ts';
 import { migrationNames } from '../lib/postgres/migration-names.ts';
 import type { Tenant } from './control-entities.ts';
+import { LaterBuildError } from './later-build.ts';
 
 /**
  * Returns the name of the last tenant migration of this build: the version of a tenant database
@@ -10,15 +11,26 @@ export async function tenantHead(): Promise<string> {
   return (await migrationNames('tenant')).at(-1) ?? '';
 }
 
-/** @throws {OperatorError} when a tenant is at another version */
-export async function requireTenantHead({
-  slug,
-  schemaVersion,
-}: Pick<Tenant, 'slug' | 'schemaVersion'>): Promise<void> {
-  if (schemaVersion !== (await tenantHead())) {
-    throw new OperatorError(
-      `${slug} is not at the version of this build. Migrate it first: ` +
-        `bin/backoffice migrate ${slug}`,
-    );
+type VersionedTenant = Pick<Tenant, 'slug' | 'schemaVersion'>;
+
+/**
+ * @throws {LaterBuildError} when a later build has migrated the tenant
+ * @throws {OperatorError} when this build has to migrate it first
+ */
+export async function requireTenantHead(tenant: VersionedTenant): Promise<void> {
+  const { slug, schemaVersion } = tenant;
+  if (schemaVersion === (await tenantHead())) return;
+
+  await requireNoLaterBuild(tenant);
+  throw new OperatorError(
+    `${slug} is not at the version of this build. Migrate it first: ` +
+      `bin/backoffice migrate ${slug}`,
+  );
+}
+
+/** @throws {LaterBuildError} when a later build has migrated the tenant */
+export async function requireNoLaterBuild({ slug, schemaVersion }: VersionedTenant): Promise<void> {
+  if (schemaVersion && schemaVersion > (await tenantHead())) {
+    throw new LaterBuildError(slug, schemaVersion);
   }
 }

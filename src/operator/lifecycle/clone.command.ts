@@ -54,7 +54,7 @@ const clone = defineOperation({
   async plan({ slug, newSlug, login: logins, ...values }, { installation }) {
     requireOneChoice(values);
     const { planClone } = await import('./clone.ts');
-    const plan = await planClone(installation, { slug, newSlug, logins });
+    const plan = await planClone(installation, { slug, newSlug, logins }, isOfPresent(values));
     return {
       document: { ...plan, state: 'planned' },
       text: () =>
@@ -74,8 +74,7 @@ const clone = defineOperation({
     const clone = (data?: EarlierData) =>
       cloneTenant(installation, createPasswords(), { slug, newSlug, logins }, data);
 
-    const { archive, from } = values;
-    const isPresent = archive === undefined && from === undefined;
+    const isPresent = isOfPresent(values);
     const { restored: _, ...facts } = isPresent
       ? { restored: await clone() }
       : await restoreData(
@@ -108,3 +107,8 @@ function openText(logins: readonly string[]): string {
 }
 
 export const operations = [clone];
+
+/** True for a clone of the data that the tenant has now. */
+function isOfPresent({ archive, from }: Record<'archive' | 'from', string | undefined>): boolean {
+  return archive === undefined && from === undefined;
+}

@@ -3,7 +3,7 @@ import type { Passwords } from '../../accounts/auth/passwords.ts';
 import type { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../control/installation.ts';
 import { tenantFeatures } from '../../control/tenant-features.ts';
-import { requireTenantHead, tenantHead } from '../../control/tenant-head.ts';
+import { requireNoLaterBuild, requireTenantHead, tenantHead } from '../../control/tenant-head.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { inTransaction } from '../../lib/postgres/in-transaction.ts';
@@ -67,6 +67,7 @@ export async function cloneTenant(
   const open = await requireActiveUsers(installation, source, logins);
   const manifest = manifestOf(source, newSlug);
   if (data) await requireKnownVersion(data.schemaVersion);
+  await requireCloneable(source, data === undefined);
   const { tenant, created } = await copyFrom(installation, source, newSlug, async () => {
     const copied = data ?? (await presentData(installation, source));
     await checkRoom(installation, {
@@ -94,14 +95,17 @@ export async function cloneTenant(
 /**
  * Checks that a tenant can be cloned, and returns where its clone would be, and what others
  * have made in its database that no clone has; changes nothing.
+ * @param isOfPresent true if the clone gets the present data
  * @throws {OperatorError} when it is not ready, or the new slug is taken or no slug
  */
 export async function planClone(
   installation: Installation,
   { slug, newSlug, logins }: CloneRequest,
+  isOfPresent: boolean,
 ): Promise<ClonePlan> {
   const source = await findTenant(installation, slug);
   const { server } = manifestOf(source, newSlug);
+  await requireCloneable(source, isOfPresent);
   await requireNotPurging(installation, newSlug);
   const existing = await findNamedTenant(installation, newSlug);
   if (existing && existing.status !== 'provisioning') throw tenantExists(existing);
@@ -127,6 +131,14 @@ interface ClonePlan {
   readonly logins: readonly string[];
   readonly leaves: readonly string[];
   readonly room: CopyRoom | null;
+}
+
+/**
+ * @throws {LaterBuildError} when a later build has migrated the tenant
+ * @throws {OperatorError} when its present data are at an earlier version
+ */
+async function requireCloneable(source: Tenant, isOfPresent: boolean): Promise<void> {
+  await (isOfPresent ? requireTenantHead(source) : requireNoLaterBuild(source));
 }
 
 /**

@@ -1,5 +1,5 @@
-import { controlHead } from '../../control/control-version.ts';
 import type { ConfigAccess, KeyAccess } from '../../control/installation.ts';
+import { LaterBuildError } from '../../control/later-build.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../../lib/postgres/migration-steps.ts';
@@ -206,15 +206,13 @@ export function listRestorer(
 
 /**
  * Brings an empty control database to an earlier version.
- * @throws {OperatorError} when this build does not know it
+ * @throws {LaterBuildError} when this build does not know it
  */
 export async function createControlSchema(controlUrl: string, version: string): Promise<void> {
   const migrations = await loadMigrations('control');
   const last = migrations.findIndex(({ name }) => name === version);
   if (last < 0) {
-    throw new OperatorError(
-      `The data is of version ${version}, which this build (${await controlHead()}) does not know: use the newer build`,
-    );
+    throw new LaterBuildError('The data', version);
   }
 
   await runMigrations(controlUrl, migrations.slice(0, last + 1));

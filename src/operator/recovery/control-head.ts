@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { controlHead, controlVersion, isControlCompatible } from '../../control/control-version.ts';
 import { requireOwnControlSchema } from '../../control/foreign-schema.ts';
 import type { InstallationAccess } from '../../control/installation.ts';
+import { LaterBuildError } from '../../control/later-build.ts';
 import { requireMasterKey } from '../../control/present-key.ts';
 import { databaseNameOf } from '../../control/server-urls.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
@@ -97,9 +98,7 @@ async function requireControlVersion(
     return;
   }
   if (version && version > head) {
-    throw new OperatorError(
-      `The control database is at version ${version}, with which this build (${head}) cannot work. Use the newer build`,
-    );
+    throw new LaterBuildError('The control database', version);
   }
 
   const state =

@@ -2,6 +2,7 @@ import type pg from 'pg';
 import type { Server } from '../../control/control-entities.ts';
 import { ForeignSchemaError } from '../../control/foreign-schema.ts';
 import type { Installation } from '../../control/installation.ts';
+import { LaterBuildError } from '../../control/later-build.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { findForeignPage } from '../../lib/postgres/migration-names.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
@@ -103,9 +104,7 @@ async function bringStateToHead(
   }
   const unknown = state.applied.find(name => !run.steps.some(step => step.name === name));
   if (unknown) {
-    throw new OperatorError(
-      `its database has migration ${unknown}, which this build does not know`,
-    );
+    throw new LaterBuildError('its database', unknown);
   }
 
   const pending = pendingSteps(run, state);

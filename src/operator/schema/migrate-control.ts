@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { controlVersion } from '../../control/control-version.ts';
+import { controlHead, controlVersion } from '../../control/control-version.ts';
 import { requireOwnControlSchema } from '../../control/foreign-schema.ts';
 import { databaseNameOf, databaseUrl } from '../../control/server-urls.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
@@ -15,7 +15,8 @@ import { grantServicePrivileges } from './service-login.ts';
 import { newDatabaseOptions, readTextOrder, textOrderFault } from './text-order.ts';
 
 /**
- * Brings the control database to head. One process does so at a time.
+ * Brings the control database to head. One process does so at a time. One that a later build has
+ * migrated stays as it is.
  * @returns the names of the migrations that ran
  * @param dataFolder of the embedded PostgreSQL; undefined if the database is configured
  * @throws {OperatorError} when its first schema is not that of this build, or when it is empty
@@ -25,7 +26,10 @@ export async function migrateControl(controlUrl: string, dataFolder?: string): P
   return withLock(controlUrl, lockSpaces.control, 0, async client => {
     const control = client;
     await requireOwnControlSchema(control, dataFolder);
-    if ((await controlVersion(control)) === undefined) await requireTextOrder(client, control);
+    const version = await controlVersion(control);
+    if (version === undefined) await requireTextOrder(client, control);
+    // The login of the service needs the privileges that a later build has given it.
+    if (version !== undefined && version > (await controlHead())) return [];
 
     const applied = await runMigrations(controlUrl, await loadMigrations('control'));
     await revokePublicRights(client);

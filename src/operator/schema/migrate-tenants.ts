@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Server, Tenant } from '../../control/control-entities.ts';
 import type { ControlStatements, Installation } from '../../control/installation.ts';
+import { LaterBuildError } from '../../control/later-build.ts';
 import { type RunState, SchemaFingerprint } from '../../control/migration-run.ts';
 import { tenantHead } from '../../control/tenant-head.ts';
 import { operatorPool, withConnection } from '../../lib/postgres/connection.ts';
@@ -64,6 +65,7 @@ export async function migrateTenants(
   const controlPool = operatorPool(controlUrl, concurrency);
 
   const work = async (control: Queryable): Promise<RunReport> => {
+    await requireNoneLater(control, head, request);
     const { id, candidates } = await beginRun(control, head, servers, { ...request, concurrency });
     if (candidates.some(({ atHead }) => !atHead)) observers.onRun?.(id);
 
@@ -95,6 +97,25 @@ export async function migrateTenants(
   };
 
   return withConnection(controlUrl, work, { pipeline: true }).finally(() => controlPool.end());
+}
+
+/**
+ * Requires that the tenants of a run are not at the version of a later build, before anything is
+ * recorded of the run.
+ * @throws {LaterBuildError} that names the first such tenant
+ */
+async function requireNoneLater(
+  control: Queryable,
+  head: string,
+  { slugs }: RunRequest,
+): Promise<void> {
+  const { rows } = await control.query<{ slug: string; version: string }>(
+    `select slug, schema_version as version from tenants
+      where schema_version > $1 and ($2::text[] is null or slug = any ($2)) order by slug limit 1`,
+    [head, slugs],
+  );
+  const [later] = rows;
+  if (later) throw new LaterBuildError(later.slug, later.version);
 }
 
 /** Migrates the canaries, and then, unless one of them fails, the other tenants. */

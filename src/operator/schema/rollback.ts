@@ -1,4 +1,5 @@
 import type { Installation } from '../../control/installation.ts';
+import { LaterBuildError } from '../../control/later-build.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { lockSpaces, withLock } from '../../lib/postgres/advisory-locks.ts';
 import { errorText } from '../command/texts.ts';
@@ -70,7 +71,7 @@ export async function rollback(
       const step = findUndo(steps, slug, from);
       if (!from || !to) throw new OperatorError(`${slug} has no migration that can be undone`);
       if (!step?.down.length) {
-        throw new OperatorError(`this build does not know how to undo ${from}`);
+        throw new LaterBuildError(slug, from);
       }
 
       const startedAt = performance.now();

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { tenantHead } from '../../../src/control/tenant-head.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
 import type { Client } from '../../support/client.ts';
 import { makeNextBuild } from '../../support/next-build.ts';
@@ -158,7 +159,10 @@ describe('restored databases of a tenant', () => {
     }
   });
 
-  it('data of a newer build is refused by name', async () => {
+  it('data of a later build is refused by name', async () => {
+    await controlSql(world, `update tenants set schema_version = ? where slug = 'acme'`, [
+      await tenantHead(),
+    ]);
     await controlSql(
       world,
       `update tenant_databases set schema_version = '9999-labels' where database_name = ?`,
@@ -169,7 +173,7 @@ describe('restored databases of a tenant', () => {
 
     expect(newer.code).to.equal(1);
     expect(newer.document.message).to.equal(
-      'The data is of version 9999-labels, which this build does not know: use the newer build.',
+      'The data is at version 9999-labels, of a later build: use that build.',
     );
   });
 });

@@ -294,13 +294,9 @@ export function testMigrationRuns(fleet: MigrationFleet): void {
 
   it('a database that is newer than the build, missing, or of another tenant, is not migrated', async () => {
     await migrate('acme');
-    const old = await runCommand(
-      'scripts/tenant.ts',
-      ['migrate', 'acme', '--json'],
-      world.environment,
-    );
+    const old = await runCommand('scripts/tenant.ts', ['migrate', 'acme'], world.environment);
     expect(old.code).to.equal(1);
-    expect(linesOf(old)[0]?.error).to.match(/labels, which this build does not know/);
+    expect(old.stderr).to.match(/^acme is at version .*labels, of a later build: use that build/);
     expect((await versions()).acme).to.equal(next.head);
 
     await query('update tenants set database_name = ? where slug = ?', ['elsewhere', 'globex']);

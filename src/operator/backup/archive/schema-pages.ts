@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import { LaterBuildError } from '../../../control/later-build.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import {
   folderUrl,
@@ -75,9 +76,7 @@ export function pagesOf(
   return names.map(name => {
     const page = pages.find(each => each.name === name);
     if (!page) {
-      throw new OperatorError(
-        `database ${database} is at version ${names.at(-1)}, which this build does not know`,
-      );
+      throw new LaterBuildError(`database ${database}`, name);
     }
 
     const digest = recorded?.[name] ?? null;
@@ -93,7 +92,8 @@ export function pagesOf(
 
 /**
  * Checks that this build makes the schema that an archive has.
- * @throws {ArchiveFault} when it lacks a page of it, or has another text of one
+ * @throws {LaterBuildError} when it lacks a page of it
+ * @throws {ArchiveFault} when it has another text of one
  */
 export function requireKnownPages(
   pages: readonly SchemaPage[],
@@ -102,10 +102,7 @@ export function requireKnownPages(
   for (const { name, digest } of archived) {
     const page = pages.find(each => each.name === name);
     if (!page) {
-      throw new ArchiveFault(
-        'other_schema',
-        `its schema is ${name}, which this build does not know: use the newer build`,
-      );
+      throw new LaterBuildError('its schema', name);
     }
     if (page.digest !== digest) {
       throw new ArchiveFault(

@@ -1,5 +1,6 @@
 import { type Prefixed, type Server, Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
+import { requireNoLaterBuild } from '../../../control/tenant-head.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { sqlState } from '../../../lib/postgres/database-error.ts';
@@ -155,9 +156,10 @@ class Drill {
     let { name } = row;
     let rows = 0;
     let members: string[] = [];
-    await recordDrilled(this.#control, this.#target, name);
 
     const { ms, error } = await measure(async () => {
+      await requireNoLaterBuild(source);
+      await recordDrilled(this.#control, this.#target, name);
       for (let drilled = row; ; ) {
         try {
           const opened = await this.#open(source, drilled);

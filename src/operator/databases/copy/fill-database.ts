@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import type { Server } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
+import { LaterBuildError } from '../../../control/later-build.ts';
 import { tenantHead } from '../../../control/tenant-head.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
@@ -73,13 +74,11 @@ async function applySteps(target: pg.Client, version: string | null): Promise<vo
   }
 }
 
-/** @throws {OperatorError} when this build does not know the schema version of the data */
+/** @throws {LaterBuildError} when this build does not know the schema version of the data */
 export async function requireKnownVersion(version: string | null): Promise<void> {
   const migrations = await loadMigrations('tenant');
   if (!migrations.some(({ name }) => name === version)) {
-    throw new OperatorError(
-      `The data is of version ${version}, which this build does not know: use the newer build`,
-    );
+    throw new LaterBuildError('The data', String(version));
   }
 }
 

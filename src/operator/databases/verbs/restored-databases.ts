@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import type { Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
+import { requireNoLaterBuild } from '../../../control/tenant-head.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { quoteIdentifier } from '../../../lib/postgres/quote.ts';
@@ -74,19 +75,21 @@ export async function restoreDatabase(
 function ignore(): void {}
 
 /**
- * @throws {OperatorError} when a tenant is provisioned or purged, has the database that is to
- *   be replaced, lacks the one that data are to be placed beside, or has another one than the
+ * @throws {LaterBuildError} when a later build has migrated the tenant
+ * @throws {OperatorError} when it is provisioned or purged, has the database that is to be
+ *   replaced, lacks the one that data are to be placed beside, or has another one than the
  *   control database says
  */
 export async function requireRestorableTenant(
   installation: Installation,
-  { id, guid, slug, status, server, databaseName: database, roleName: role }: Tenant,
+  { id, guid, slug, status, schemaVersion, server, databaseName: database, roleName: role }: Tenant,
   goal: 'place' | 'replace',
 ): Promise<void> {
   await requireNotPurging(installation, slug);
   if (status === 'provisioning') {
     throw new OperatorError(`${slug} is not completely provisioned: provision it again`);
   }
+  await requireNoLaterBuild({ slug, schemaVersion });
   const newer = await withConnection(installation.controlUrl, control =>
     findNewer({ installation, control, tenant: { id, guid, slug } }),
   );
@@ -146,6 +149,7 @@ export async function switchDatabase(
     if (status === 'provisioning' || !schemaVersion) {
       throw new OperatorError(`${slug} is being migrated: bin/backoffice migrate ${slug}`);
     }
+    await requireNoLaterBuild({ slug, schemaVersion });
     const context = { installation, control, tenant };
     const newer = await findNewer(context);
     if (newer) {
