@@ -68,8 +68,8 @@ const maxParsedInTurn = 32 * 1024;
  *           own cluster before it serves a request (`verifyTenant`). If they differ, or
  *           nothing is stored, `record_cluster` begins a new era unless all ids of the
  *           present one are below the next. So `pg_upgrade`, which keeps the counter, begins
- *           none. A server that takes no writes is not compared, and each connection to it
- *           serves one use only.
+ *           none. A server that takes no writes is not compared: the session of each connection
+ *           to it is read-only, also when the server takes writes later, and serves one use.
  *        3. A cluster that has the identifier of another one is a physical copy of it: a
  *           snapshot, or a standby. It has the counter of the copied moment too, which is
  *           above the ids of its rows. What it lacks is the subject of I4.

@@ -82,7 +82,8 @@ export class TenantClient extends SessionClient {
   /**
    * True when the next request may use the connection: it is alive, and not inside a
    * transaction. A connection to a server that took no writes, so that the ids in the database
-   * were not compared, is used once: the server may take writes by then.
+   * were not compared, is used once: the server may take writes by then, and the session does
+   * not (`verifyTenant`).
    */
   get isReusable(): boolean {
     return this.isAlive && !this.#isSpent && this.getTransactionStatus() === 'I';

@@ -77,9 +77,10 @@ const identityAlone = identityText('null::boolean');
  * Verifies that a connection leads to the database of the expected tenant, whose schema this
  * build can serve. If the database has come to another cluster of PostgreSQL, the transaction
  * ids in it are compared with the counter there: see I1 of `readChanges`. Nothing is changed on
- * a standby, and on a server that is read-only for the login.
- * @returns whether its server is a standby, and whether the ids were compared: otherwise they
- *   have to be as soon as the server takes writes
+ * a standby, and on a server that is read-only for the login; the session stays read-only then,
+ * also when the server takes writes.
+ * @returns whether its server is a standby, and whether the ids were compared: otherwise another
+ *   connection has to compare them as soon as the server takes writes
  * @throws {TenantIdentityError | TenantVersionError | TenantReplicatedError}
  */
 export async function verifyTenant(
@@ -98,7 +99,12 @@ export async function verifyTenant(
 
   const { isStandby, isReadOnly, isOfCluster } = found;
   const isEntered = isOfCluster ?? cluster.isEntered;
-  if (isEntered || isStandby || isReadOnly) return { isStandby, isEntered };
+  if (isEntered) return { isStandby, isEntered };
+
+  if (isStandby || isReadOnly) {
+    await client.query('set default_transaction_read_only = on');
+    return { isStandby, isEntered };
+  }
 
   await client.query('select enter_cluster()');
   cluster.isEntered = true;
