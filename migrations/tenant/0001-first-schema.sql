@@ -278,17 +278,19 @@ comment on column migrations.compatible is
 comment on column migrations.digest is
   'SHA-256 of its page of SQL, in hexadecimal; null: it has no page';
 
--- Returns the system identifier of the PostgreSQL cluster, which `initdb` chooses; null where the
--- caller may not read it.
-create function system_identifier() returns bigint language plpgsql stable
-  set search_path = pg_catalog, pg_temp as $$
-begin
-  if has_function_privilege('pg_control_system()', 'execute') then
-    return (select s.system_identifier from pg_control_system() s);
-  end if;
+-- Returns the system identifier of the PostgreSQL cluster, which `initdb` chooses. A function of
+-- its own, because PostgreSQL refuses a statement that names pg_control_system() to a caller who
+-- may not call it, also where the call is not reached.
+create function cluster_identifier() returns bigint language sql stable as $$
+  select s.system_identifier from pg_catalog.pg_control_system() s;
+$$;
 
-  return null;
-end $$;
+-- Returns cluster_identifier(); null where the caller may not read it.
+create function system_identifier() returns bigint language sql stable
+  set search_path = pg_catalog, pg_temp as $$
+  select case when has_function_privilege('pg_control_system()', 'execute')
+              then public.cluster_identifier() end;
+$$;
 
 create table tenant_identity (
   singleton boolean primary key default true

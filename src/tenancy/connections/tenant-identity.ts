@@ -52,8 +52,8 @@ export const enabledSubscriptions = `
 export interface EnteredCluster {
   /** True once the transaction ids in the database were compared with the counter. */
   isEntered: boolean;
-  /** True once the server has refused to tell the login which cluster it is. */
-  isUnknown: boolean;
+  /** True once the login was seen to be one that may read which cluster it is. */
+  mayRead: boolean;
 }
 
 /**
@@ -68,10 +68,13 @@ const identityText = (isOfCluster: string): string =>
           ${isOfCluster} as "isOfCluster" -- else enter_cluster()
      from tenant_identity`;
 
-const identityOf = identityText(
+/** Costs a tenth of a millisecond less, and fails for a login that may not read the cluster. */
+const identityOfReader = identityText(
   'system_identifier is not distinct from (select c.system_identifier from pg_control_system() c)',
 );
-const identityAlone = identityText('null::boolean');
+const identityOfAnyone = identityText(`
+  case when has_function_privilege('pg_control_system()', 'execute')
+       then system_identifier is not distinct from cluster_identifier() end`);
 
 /**
  * Verifies that a connection leads to the database of the expected tenant, whose schema this
@@ -122,26 +125,22 @@ async function readIdentity(
   client: pg.Client,
   cluster: EnteredCluster,
 ): Promise<Identity | undefined> {
-  const query = async (text: string) => (await client.query<Identity>(text)).rows[0];
+  const text = cluster.mayRead ? identityOfReader : identityOfAnyone;
 
   try {
-    if (cluster.isUnknown) return await query(identityAlone);
+    const [found] = (await client.query<Identity>(text)).rows;
+    cluster.mayRead = typeof found?.isOfCluster === 'boolean';
 
-    return await query(identityOf).catch(error => {
-      if (sqlState(error) !== insufficientPrivilege) throw error;
-      cluster.isUnknown = true;
-      return query(identityAlone);
-    });
+    return found;
   } catch (error) {
+    cluster.mayRead = false; // the right may have been revoked: the next connection asks
     const state = sqlState(error);
     if (state === '42P01') {
       throw new TenantIdentityError('the database has no identity', { cause: error });
     }
-    if (state === '42703') {
+    if (state === '42703' || state === '42883') {
       throw new TenantVersionError('the database has no version', { cause: error });
     }
     throw error;
   }
 }
-
-const insufficientPrivilege = '42501';

@@ -24,7 +24,7 @@ export type Relocate = (deadline?: Deadline) => Promise<TenantPool>;
  */
 export class TenantPool implements PoolState<TenantClient> {
   readonly options: TenantClientOptions;
-  readonly cluster = { isEntered: false, isUnknown: false };
+  readonly cluster = { isEntered: false, mayRead: false };
   readonly idle: TenantClient[] = [];
   readonly waiting: Waiter<TenantClient>[] = [];
   inUse = 0;

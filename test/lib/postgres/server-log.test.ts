@@ -15,6 +15,7 @@ import { Client } from '../../support/client.ts';
 import { createDedicatedServer, manifestOf } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
 import { readLockWaiters } from '../../support/lock-waiters.ts';
+import { createQuickPasswords } from '../../support/quick-passwords.ts';
 import { use } from '../../support/use.ts';
 
 describe('log of the PostgreSQL server', () => {
@@ -160,6 +161,44 @@ describe('log of the PostgreSQL server', () => {
     const refused = results.find(({ status }) => status === 'rejected') as PromiseRejectedResult;
     expect(refused.reason.message).to.match(/^hooli has a user n@people\.test already\./);
     await expectNoSecret();
+  });
+
+  it('connections of tenants whose logins may not read the cluster leave no error in the log', async () => {
+    const { installation } = server;
+    const people = [];
+    for (const slug of ['stark', 'wayne']) {
+      const { tenant, logins } = await server.provision(slug);
+      await server.sql(
+        'revoke execute on function pg_control_system() from public',
+        tenant.databaseName,
+      );
+      people.push({ tenant, login: logins[0] });
+    }
+    const config = readConfig({ ...server.environment, PORT: '0', MANAGEMENT_PORT: '0' });
+    const log = pino({ level: 'silent' });
+    const passwords = createQuickPasswords();
+    const service = await startServer({ config, installation, log, passwords });
+
+    try {
+      for (const { tenant, login } of people) {
+        const guest = new Client(`http://127.0.0.1:${service.port}`);
+        const session = await guest.post('/api/v1/auth/login', login, { 'X-Tenant': tenant.guid });
+        const client = new Client(guest.url, session.body);
+        const read = () => client.get('/api/v1/OrderStatuses?limit=1');
+
+        for (let count = 0; count < 2; count++) {
+          for (const { status, body } of await Promise.all([read(), read(), read()])) {
+            expect(status, JSON.stringify(body)).to.equal(200);
+          }
+          await server.sql(
+            `select pg_terminate_backend(pid, 5000) from pg_stat_activity where usename = '${tenant.roleName}'`,
+          );
+        }
+      }
+    } finally {
+      await service.stop();
+    }
+    expect(await server.log()).to.not.match(/ERROR: .*pg_control_system/);
   });
 
   it('a statement that is logged because it is slow is logged without its values', async () => {

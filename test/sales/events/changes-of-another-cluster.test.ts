@@ -1,8 +1,6 @@
 import { expect } from 'chai';
 import pg from 'pg';
-import { tenantHead } from '../../../src/control/tenant-head.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
-import { verifyTenant } from '../../../src/tenancy/connections/tenant-identity.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { use } from '../../support/use.ts';
@@ -300,26 +298,6 @@ describe('a database that comes to another cluster', () => {
       }
     });
   }
-
-  it('a login that may not read the cluster is refused once, not by each connection', async () => {
-    const { databaseUrl } = await tenantRecord(world, world.acme);
-    const expected = { guid: world.acme.guid, head: await tenantHead() };
-    const cluster = { isEntered: false, isUnknown: false };
-    let refused = 0;
-    await sql(world.acme, arrivals['where the login may not read the cluster']);
-
-    for (let count = 0; count < 3; count++) {
-      const client = new pg.Client(databaseUrl);
-      await client.connect();
-      client.connection.on('errorMessage', () => refused++);
-      await verifyTenant(client, expected, cluster);
-      await client.end();
-    }
-
-    await sql(world.acme, 'grant execute on function pg_control_system() to public');
-    expect(refused).to.equal(1);
-    expect(cluster.isEntered).to.equal(true);
-  });
 
   it('a login that may only read is served, and changes nothing', async () => {
     const { database } = world.acme;
