@@ -32,13 +32,18 @@ export function unwrapped(paragraph: string): string[] {
 
 const maxLength = 300;
 
+/** Messages of the driver and of Node for a connection that PostgreSQL has ended. */
+const endedConnection =
+  /^Connection terminated|^Client has encountered a connection error|^(?:read|write) (?:ECONNRESET|EPIPE)$/;
+
 /**
  * Describes an error in one line of at most 300 characters, to be printed or stored: without
  * addresses of databases.
  */
 export function errorText(error: unknown): string {
-  const text =
+  const message =
     error instanceof Error ? error.message || (sqlState(error) ?? error.name) : String(error);
+  const text = endedConnection.test(message) ? 'PostgreSQL has ended the connection' : message;
   // PostgreSQL stores neither half a character nor the character 0: it would refuse the whole
   // record.
   return withoutUrls(text)

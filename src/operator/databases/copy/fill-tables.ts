@@ -1,7 +1,8 @@
 import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
-import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
+import { from as copyFrom } from 'pg-copy-streams';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { copyOut } from '../../../lib/postgres/copy-out.ts';
 import { inTransaction } from '../../../lib/postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../../lib/postgres/quote.ts';
 import {
@@ -105,16 +106,13 @@ export async function copyTables(
 ): Promise<boolean> {
   const tables = await readTables(from, except);
   const contents = async function* () {
-    for (const table of tables) yield { table, rows: readRows(from, table) };
+    for (const table of tables) {
+      yield { table, rows: copyOut(from, `copy ${copyList(table)} to stdout`) };
+    }
   };
   const explain = (names: string) =>
     new OperatorError(`the copy differs from the original: ${names}`);
   return fillTables(target, tables, contents(), explain);
-}
-
-/** Yields the rows of a table. The query begins when the first row is read. */
-async function* readRows(from: pg.Client, table: StoredTable): AsyncGenerator<Buffer> {
-  yield* from.query(copyTo(`copy ${copyList(table)} to stdout`));
 }
 
 /**

@@ -1,7 +1,8 @@
 import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
-import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
+import { from as copyFrom } from 'pg-copy-streams';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
+import { copyOut } from '../../../lib/postgres/copy-out.ts';
 import { quoteIdentifier, quoteLiteral } from '../../../lib/postgres/quote.ts';
 import {
   copyList,
@@ -113,7 +114,7 @@ export async function copyRows(
     ? `(select ${table.columns.map(quoteIdentifier).join(', ')} from ${quoteIdentifier(table.name)} where ${where})`
     : copyList(table);
   await pipeline(
-    source.query(copyTo(`copy ${from} to stdout (format binary)`)),
+    copyOut(source, `copy ${from} to stdout (format binary)`),
     target.query(copyFrom(`copy ${copyList(table)} from stdin (format binary)`)),
   );
 }

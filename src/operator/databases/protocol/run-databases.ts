@@ -235,7 +235,7 @@ async function giveUp(
     const next = closesFence(failed)
       ? `Requests of ${tenant.slug} may get 503 until another run succeeds, which is tried for ` +
         `15 minutes by itself: bin/backoffice databases prune ${tenant.slug}`
-      : 'Run the same command again';
+      : 'Look whether its server is there, and run the same command again';
 
     throw new OperatorError(
       `${errorText(cause)}. Then the run could not retreat either: ${errorText(error)}. ${next}`,

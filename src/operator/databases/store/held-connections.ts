@@ -1,6 +1,6 @@
-import type { Socket } from 'node:net';
 import type pg from 'pg';
 import { withConnection } from '../../../lib/postgres/connection.ts';
+import { breakOff } from '../../../lib/postgres/copy-out.ts';
 import { canonicalTextSettings } from '../../schema/tenant-tables.ts';
 
 /**
@@ -43,8 +43,8 @@ export class HeldConnections {
 
   /** Breaks every connection off, also one whose server is silent: a running query rejects. */
   breakOff(): void {
-    for (const { connection } of this.#clients) {
-      (connection as unknown as { stream: Socket }).stream.destroy();
+    for (const client of this.#clients) {
+      breakOff(client);
     }
   }
 

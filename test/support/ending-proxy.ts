@@ -1,0 +1,73 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+
+/** A TCP proxy in front of a PostgreSQL server, which ends as a server that stops. */
+export interface EndingProxy {
+  /** Returns the URL with the address of the proxy in place of the server's. */
+  through(url: string): string;
+  /** The packets that it has passed, in both directions, since `endAfter`. */
+  readonly passed: number;
+  /**
+   * Ends all connections when it has passed this number of packets.
+   * @param refusing true: it accepts no later connection either, until `endAfter` is called
+   */
+  endAfter(packets: number, refusing: boolean): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** @param url of the server */
+export async function startEndingProxy(url: string): Promise<EndingProxy> {
+  const { hostname, port } = new URL(url);
+  const sockets = new Set<Socket>();
+  let end = { after: Number.POSITIVE_INFINITY, refusing: false };
+  let passed = 0;
+
+  const pass = (packet: Buffer, to: Socket): void => {
+    if (++passed !== end.after) {
+      to.write(packet);
+      return;
+    }
+
+    if (end.refusing) server.close();
+    for (const socket of sockets) {
+      socket.destroy();
+    }
+  };
+
+  const server = createServer(client => {
+    const upstream = connect(Number(port), hostname);
+    for (const [socket, other] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const) {
+      sockets.add(socket);
+      socket.setNoDelay(true);
+      socket.on('error', () => {});
+      socket.on('data', packet => pass(packet, other));
+      socket.on('close', () => {
+        sockets.delete(socket);
+        other.destroy();
+      });
+    }
+  });
+  const listen = (at: number) => once(server.listen(at, '127.0.0.1'), 'listening');
+
+  await listen(0);
+  const own = (server.address() as AddressInfo).port;
+
+  return {
+    through: address => Object.assign(new URL(address), { host: `127.0.0.1:${own}` }).href,
+    get passed() {
+      return passed;
+    },
+    endAfter: async (packets, refusing) => {
+      passed = 0;
+      end = { after: packets, refusing };
+      if (!server.listening) await listen(own);
+    },
+    close: async () => {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+    },
+  };
+}
