@@ -35,9 +35,12 @@ interface MadeOptions {
   readonly pieceBytes?: number;
 }
 
+/** A tenant whose database is archived. */
+type ArchivedTenant = Readonly<Record<'guid' | 'slug' | 'adminUrl', string>>;
+
 /** Archives the database of a tenant. */
 export async function makeArchive(
-  { guid, slug, adminUrl }: { guid: string; slug: string; adminUrl: string },
+  tenant: ArchivedTenant,
   options: MadeOptions = {},
 ): Promise<MadeArchive> {
   const {
@@ -45,10 +48,35 @@ export async function makeArchive(
     macKey = randomBytes(32),
     installation = randomUUID(),
   } = options;
-  const { recipients = [identity.recipient] } = options;
+  const whole = { recipients: [identity.recipient], ...options, macKey, installation };
+  const { name, manifest, written } = await archiveInto(tenant, whole, buffer);
+
+  return {
+    bytes: written,
+    manifest,
+    expected: { kind: 'tenant', tenant: tenant.guid, name, installation },
+    macKey,
+    identity,
+  };
+}
+
+/**
+ * Archives the database of a tenant.
+ * @param write writes the body to its end
+ */
+export async function archiveInto<T>(
+  { guid, slug, adminUrl }: ArchivedTenant,
+  {
+    macKey,
+    installation,
+    recipients,
+    pieceBytes,
+  }: Required<Pick<MadeOptions, 'macKey' | 'installation' | 'recipients'>> & MadeOptions,
+  write: (body: Readable) => Promise<T>,
+) {
   const name = `${installation}/tenants/${guid}/20260131T235959.123Z.0a1b2c3d.${randomBytes(3).toString('hex')}.tar.zst.age`;
 
-  const { manifest, written } = await archiveDatabase(
+  const archived = await archiveDatabase(
     { url: adminUrl, server: 'default', pages: await readSchemaPages('tenant') },
     {
       kind: 'tenant',
@@ -59,17 +87,11 @@ export async function makeArchive(
       recipients: [...recipients],
     },
     macKey,
-    body => buffer(body),
-    options.pieceBytes,
+    write,
+    pieceBytes,
   );
 
-  return {
-    bytes: written,
-    manifest,
-    expected: { kind: 'tenant', tenant: guid, name, installation },
-    macKey,
-    identity,
-  };
+  return { ...archived, name };
 }
 
 /**

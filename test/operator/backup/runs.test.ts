@@ -131,6 +131,30 @@ describe('backup runs by the list of archives', () => {
     expect(await namesIn()).to.have.length(6);
   });
 
+  it('analyze, reindex, comment and truncate cost a tenant one more archive, and setval alone is not seen', async () => {
+    const database = await server.databaseOf('acme');
+    await server.sql('create table scratch (id int)', database);
+    const statements = {
+      archived: [
+        'analyze',
+        'reindex table currencies',
+        `comment on table scratch is 'of an operator'`,
+        'truncate scratch',
+      ],
+      unchanged: [`select setval('currencies_id_seq', 5000)`, 'select 1'],
+    };
+
+    for (const [state, texts] of Object.entries(statements)) {
+      for (const text of texts) {
+        await runSmall(installation, target);
+        expect((await runSmall(installation, target)).states).to.include('acme: unchanged');
+        await server.sql(text, database);
+
+        expect((await runSmall(installation, target)).states, text).to.include(`acme: ${state}`);
+      }
+    }
+  });
+
   it('a tenant whose last archive was deleted, cut or replaced by another size is archived again in the next run', async () => {
     const { archive } = await rowOf('acme');
 

@@ -1,8 +1,8 @@
-import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type pg from 'pg';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
+import { breakOff } from '../../../lib/postgres/copy-out.ts';
 import {
   type RecordedMigrations,
   recordedMigrations,
@@ -17,7 +17,12 @@ import {
   readContents,
 } from './database-contents.ts';
 import { pagesOf, type SchemaPage } from './schema-pages.ts';
-import { type ArchiveSubject, writeArchive } from './write-archive.ts';
+import {
+  type ArchiveSubject,
+  UnreadArchiveError,
+  type WrittenArchive,
+  writeArchive,
+} from './write-archive.ts';
 
 /** A database that is archived. */
 export interface ArchiveSource {
@@ -75,18 +80,35 @@ export async function archiveDatabase<T>(
       };
 
       try {
-        const { body, finished, tarBytes } = writeArchive(plan);
-        const [written, manifest] = await Promise.all([write(body), finished]);
-        return { manifest, unpackedBytes: tarBytes(), written };
+        const archive = writeArchive(plan);
+        const [written, manifest] = await writeBody(archive, write);
+        return { manifest, unpackedBytes: archive.tarBytes(), written };
       } catch (error) {
-        // The server may still be sending a table that is not read any more. A connection in
-        // this state does not end by itself.
-        (client as unknown as { connection: { stream: Socket } }).connection.stream.destroy();
+        // The server may still be sending a table that is not read any more (`copyOut`).
+        breakOff(client);
         throw error;
       }
     },
     { settings: archiveSettings },
   );
+}
+
+/**
+ * Writes the body of an archive.
+ * @throws the error of the end that failed first: an error of the database rejects `finished`
+ *   before it ends the body, and an error of `write` is why nobody reads the body
+ */
+async function writeBody<T>(
+  { body, finished }: WrittenArchive,
+  write: (body: Readable) => Promise<T>,
+): Promise<[T, ArchiveManifest]> {
+  const written = write(body);
+  const made = finished.catch(async error => {
+    if (error instanceof UnreadArchiveError) await written;
+    throw error;
+  });
+
+  return Promise.all([written, made]);
 }
 
 /**

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { to as copyTo } from 'pg-copy-streams';
 import { type Pack, pack } from 'tar-stream';
+import { copyOut } from '../../../lib/postgres/copy-out.ts';
 import type { ArchiveHeader, ArchiveManifest } from './archive-documents.ts';
 import { manifestText } from './archive-mac.ts';
 import { csvHeader, csvPieces } from './csv-pieces.ts';
@@ -42,12 +42,17 @@ export interface WrittenArchive {
    */
   readonly body: Readable;
   /**
-   * Settles when the last byte is made; rejects with the error of the database or of the
-   * reader.
+   * Settles when the last byte is made; rejects with the error of the database, or with an
+   * `UnreadArchiveError`.
    */
   readonly finished: Promise<ArchiveManifest>;
   /** Returns the size of the tar, when the body was read to its end. */
   readonly tarBytes: () => number;
+}
+
+/** The reader of an archive has ended before its last byte: the reader knows why. */
+export class UnreadArchiveError extends Error {
+  override name = 'UnreadArchiveError';
 }
 
 /**
@@ -114,7 +119,7 @@ async function fill(plan: ArchivePlan, writer: MemberWriter): Promise<ArchiveMan
       const csv =
         table.rows === 0
           ? Readable.from([csvHeader(table.columns)])
-          : client.query(copyTo(`copy ${table.copied} to stdout (format csv, header)`));
+          : copyOut(client, `copy ${table.copied} to stdout (format csv, header)`);
       tables.push(await writer.addTable(tables.length + 1, table, csv, pieceBytes));
     }
   }
@@ -170,11 +175,15 @@ class MemberWriter {
     promise.catch(() => {});
     this.#taken = promise;
 
+    // The tar is destroyed while a member is written only when its reader has ended.
+    const rejectUnread = (cause: Error): void =>
+      reject(new UnreadArchiveError(`nobody has read ${name} to its end`, { cause }));
     const entry = { name, size: bytes.length, mode: 0o600, mtime: this.#time };
-    const written = this.#tar.entry(entry, bytes, error => (error ? reject(error) : resolve()));
-    // An archive that cannot be stored destroys the member that is being written, too. Without
-    // a listener, that error would end the process before it reports the reason.
-    written.on('error', reject);
+    const written = this.#tar.entry(entry, bytes, error =>
+      error ? rejectUnread(error) : resolve(),
+    );
+    // Without a listener, this error would end the process before it reports the reason.
+    written.on('error', rejectUnread);
     this.#members.push({ name, bytes: bytes.length, sha256 });
   }
 

@@ -486,6 +486,7 @@ function explainFailure(description: string, call: string, cause: NodeJS.ErrnoEx
   }
 
   const what: Readonly<Record<string, string>> = {
+    EFBIG: `takes no file of this size: ${call} (${code}). Use a file system with larger files, and set no limit of them (ulimit -f)`,
     EISDIR: `has a folder in the place of a file: ${call} (${code}). Move it away, then try again`,
     ENOTDIR: `has a file in the place of a folder: ${call} (${code}). Move it away, then try again`,
     EROFS: `is mounted to be read only: ${call} (${code}). Mount it to be written`,

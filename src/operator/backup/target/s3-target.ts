@@ -183,18 +183,23 @@ class S3Target implements Target {
   }
 
   async write(name: string, body: Readable): Promise<{ size: number }> {
-    const call = `write ${name}`;
     let size = 0;
+    let bodyError: unknown;
 
     async function* counted(): AsyncGenerator<Buffer> {
-      for await (const chunk of body) {
-        size += chunk.length;
-        yield chunk;
+      try {
+        for await (const chunk of body) {
+          size += chunk.length;
+          yield chunk;
+        }
+      } catch (error) {
+        bodyError = error;
+        throw error;
       }
     }
 
     const upload = new Upload({
-      client: this.#client,
+      client: this.#uploadClient(),
       params: {
         Bucket: this.#bucket,
         Key: this.#key(name),
@@ -204,9 +209,38 @@ class S3Target implements Target {
       queueSize: partsAtOnce,
       leavePartsOnError: false,
     });
-    await this.#explain(call, () => upload.done()).finally(() => body.destroy());
+
+    try {
+      await upload.done();
+    } catch (error) {
+      // The codes of the body, such as those of PostgreSQL, are none of the store.
+      if (error === bodyError) throw error;
+      throw explainStoreError(this.description, `write ${name}`, error);
+    } finally {
+      body.destroy();
+    }
 
     return { size };
+  }
+
+  /**
+   * Returns a client for an upload, which removes its parts after an error. If the store refuses
+   * that, too, that second error would take the place of the first one: it is dropped, and the
+   * next run removes the parts.
+   */
+  #uploadClient(): S3Client {
+    const client = this.#client;
+
+    const send = async (command: Parameters<S3Client['send']>[0]): Promise<unknown> => {
+      try {
+        return await client.send(command);
+      } catch (error) {
+        if (command instanceof AbortMultipartUploadCommand) return undefined;
+        throw error;
+      }
+    };
+
+    return Object.assign(Object.create(client), { send });
   }
 
   async remove(name: string): Promise<void> {
