@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import {
   type FileHandle,
+  lstat,
   mkdir,
   open,
   readdir,
@@ -83,7 +84,7 @@ export class FolderTarget implements Target {
     const call = `list ${prefix}`;
     const folder = prefix.slice(0, prefix.lastIndexOf('/') + 1);
 
-    for await (const paths of this.#filesBelow(join(this.#root, folder), call)) {
+    for await (const paths of this.#filesIn(folder, call)) {
       const named = paths
         .map(path => ({ path, name: relative(this.#root, path).split(sep).join('/') }))
         .filter(
@@ -172,16 +173,39 @@ export class FolderTarget implements Target {
       }
     }
     await this.removeUnfinished(prefix);
-    // not needed
-    if (left.length === 0 && prefix.endsWith('/')) await rmdir(this.#path(prefix)).catch(() => {});
+    if (left.length === 0 && prefix.endsWith('/')) {
+      removed += await this.#removeFolder(this.#path(prefix).slice(0, -1), `remove ${prefix}`);
+    }
 
     return { removed, left, error };
+  }
+
+  /**
+   * Removes a folder with everything in it that is no file, such as links, and nothing that is
+   * behind a link.
+   * @returns the number of things that were removed, without folders
+   */
+  async #removeFolder(path: string, call: string): Promise<number> {
+    const found = await this.#wait(call, () => lstat(path).catch(ignoreMissing));
+    if (!found) return 0;
+    if (!found.isDirectory()) {
+      await this.#wait(call, () => rm(path, { force: true }));
+      return 1;
+    }
+
+    let removed = 0;
+    for (const name of await this.#wait(call, () => readdir(path))) {
+      removed += await this.#removeFolder(join(path, name), call);
+    }
+    await rmdir(path).catch(() => {}); // an empty folder harms nobody
+
+    return removed;
   }
 
   async removeUnfinished(prefix: string): Promise<void> {
     const call = 'remove unfinished files';
 
-    for await (const paths of this.#filesBelow(this.#path(prefix), call)) {
+    for await (const paths of this.#filesIn(prefix, call)) {
       for (const path of paths) {
         if (path.endsWith(unfinished)) await this.#wait(call, () => rm(path, { force: true }));
       }
@@ -318,6 +342,21 @@ export class FolderTarget implements Target {
     } finally {
       void file.close().catch(() => {}); // not awaited: it waits for a read that hangs
     }
+  }
+
+  /**
+   * Returns the files below a folder of the target, those of one folder at a time.
+   * @throws {OperatorError} for a link in its place, or in that of a folder above it
+   */
+  async *#filesIn(folder: string, call: string): AsyncGenerator<string[]> {
+    const parts = folder.split('/').filter(part => part !== '');
+    for (let depth = 1; depth <= parts.length; depth++) {
+      const path = join(this.#root, ...parts.slice(0, depth));
+      const found = await this.#wait(call, () => lstat(path).catch(ignoreMissing));
+      if (found?.isSymbolicLink()) await this.#refuseLinkedFolder(path, call);
+    }
+
+    yield* this.#filesBelow(join(this.#root, folder), call);
   }
 
   /**
