@@ -40,7 +40,9 @@ export async function findRemovable(
   }
 
   const owners = await readOwners(control);
-  const now = await readControlTime(control);
+  // The store's clock is left out: its last reading is that of the last claim, which a full
+  // target does not get any more.
+  const now = await readEarliestTime(control, undefined);
   const rows = [...chooseUnneeded(list, owners, keep, now), ...markedRows(list, owners)];
   const unneeded = rows.filter(row => list.objectOf(row));
   const purged = await listPurged(target, installation, await findLeftOfPurged(control, list));
@@ -69,7 +71,8 @@ export async function removeOld(
 ): Promise<{ removed: number; notRemoved: Unremoved[]; erased: readonly string[] }> {
   const owners = await readOwners(control);
   if (keep.allMs === Number.POSITIVE_INFINITY) await keepMarked(control, target, list, owners);
-  const unneeded = chooseUnneeded(list, owners, keep, await readControlTime(control));
+  const now = await readEarliestTime(control, list.storeTime);
+  const unneeded = chooseUnneeded(list, owners, keep, now);
   await markRemoving(
     control,
     target,
@@ -143,6 +146,17 @@ function isExpired(
   if (!list.storeTime || !later || later.modifiedAt <= object.modifiedAt) return false;
 
   return list.storeTime.getTime() - object.modifiedAt.getTime() > longestKeepMs(keep);
+}
+
+/**
+ * Returns the earliest of three clocks, from which ages of archives are counted, so that one
+ * that is ahead removes no archive: those of the control database, of this machine, and of the
+ * store at the claim. Where all of them are one machine's, nothing tells that it is wrong.
+ */
+async function readEarliestTime(control: Queryable, storeTime: Date | undefined): Promise<Date> {
+  const times = [await readControlTime(control), new Date(), storeTime ?? new Date()];
+
+  return new Date(Math.min(...times.map(time => time.getTime())));
 }
 
 /** Returns the rows whose removal has begun; those of purged tenants have their own removal. */
