@@ -15,7 +15,7 @@ import type { StoredObject, Target } from './target/target.ts';
 /** The guid of a tenant; null: the control database. */
 export type Owner = string | null;
 
-/** The objects of one folder of the target that have no row. */
+/** The objects of one folder of the target that have no row, or an unproved one. */
 export interface StrayFolder {
   readonly folder: string;
   readonly objects: number;
@@ -121,12 +121,16 @@ export class ArchiveList {
   }
 
   /**
-   * Returns the objects without a row, by folder.
+   * Returns the objects without a row, and the unproved ones, by folder.
    * @param erased guids of the tenants whose folders were removed since the listing
    */
   strayFolders(erased: readonly string[]): StrayFolder[] {
     const prefixes = erased.map(guid => `${this.#installation}/tenants/${guid}/`);
-    const left = this.strays.filter(
+    const unproved = this.rows.flatMap(row => {
+      const object = row.state === 'unproved' ? this.objectOf(row) : undefined;
+      return object ? [object] : [];
+    });
+    const left = [...this.strays, ...unproved].filter(
       ({ name }) => !prefixes.some(prefix => name.startsWith(prefix)),
     );
     const byFolder = Map.groupBy(left, ({ name }) => name.slice(0, name.lastIndexOf('/') + 1));

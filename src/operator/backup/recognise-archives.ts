@@ -3,6 +3,7 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { type FleetObservers, measure, runFleet } from '../command/run-fleet.ts';
+import { ArchiveFault } from './archive/archive-fault.ts';
 import { controlMacKeys } from './archive/archive-keys.ts';
 import { type ArchiveList, readArchiveList, settleListing } from './archive-list.ts';
 import { recogniseArchive, recordProof } from './archive-rows.ts';
@@ -57,10 +58,16 @@ export async function recogniseArchives(
       const { ms, error } = await measure(async () => {
         if (observers.signal?.aborted) throw new OperatorError('the command was ended before it');
         const used = object.tenant === null ? controlKeys : keys;
-        const opened = await openArchive(target, object, used, maxBytes);
-        await recogniseArchive(control, target, object, opened);
+        try {
+          const opened = await openArchive(target, object, used, maxBytes);
+          await recogniseArchive(control, target, object, opened);
+        } catch (error) {
+          if (row && error instanceof ArchiveFault && error.isOfArchive) {
+            await recordProof(control, target, name, error.message, 'checked');
+          }
+          throw error;
+        }
       });
-      if (row && error !== null) await recordProof(control, target, name, error, 'checked');
 
       return {
         slug: slugs.get(object.tenant) ?? null,

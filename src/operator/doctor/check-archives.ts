@@ -11,7 +11,7 @@ const maxProofDays = 7;
 
 /** Facts of the control database about archives. */
 export interface ArchiveFacts {
-  /** Objects of the target without a row, by folder, as the newest run has seen them. */
+  /** Objects that count for nothing, by folder, as the newest run has seen them. */
   readonly strays: readonly StrayFolder[];
   /** Newest archives that a run has not found in the last day, each with the reason. */
   readonly lost: readonly { readonly name: string; readonly error: string }[];
@@ -111,6 +111,9 @@ export function checkRetention(overdue: readonly OverdueRetention[]): Finding[] 
   );
 }
 
+/** Maximum unknown tenants that are reported: a stranger can make a folder for each guid. */
+const maxUnknown = 100;
+
 /** SQL of the archives that count. */
 const complete = `archives where target = ${presentTarget} and state = 'complete'`;
 
@@ -127,7 +130,7 @@ export async function readArchiveFacts(client: Queryable): Promise<ArchiveFacts>
                       where target = ${presentTarget} and state in ('complete', 'unproved') and tenant_guid is not null
                         and not exists (select from tenants where guid = tenant_guid)
                         and not exists (select from purged_tenants where guid = tenant_guid)
-                      group by 1) as found) as unknown,
+                      group by 1 order by 1 limit ${maxUnknown}) as found) as unknown,
             (select coalesce(json_agg(json_build_object('guid', guid, 'slug', slug, 'purgedAt', ${utc('purged_at')},
                                                         'target', archives_target, 'left', archives_left,
                                                         'error', archives_error) order by id), '[]')
@@ -164,10 +167,10 @@ export function checkArchives(facts: ArchiveFacts, server: string): Finding[] {
         check: 'stray_objects',
         problem:
           `the backup target has ${countText(objects, 'object')} (${sizeText(bytes)}) in ${shownName(folder)} that no run ` +
-          `here has recorded, the newest ${shownName(name)} (${sizeText(size)}, ${modifiedAt} by its clock)`,
+          `here is known to have written, the newest ${shownName(name)} (${sizeText(size)}, ${modifiedAt} by its clock)`,
         remedy:
-          'They count for nothing, and nothing removes them but a purge. See on the recovery host whether they are ' +
-          'archives of ours: bin/backoffice backup recognise. If not, remove them with the tools of the store.',
+          'They count for nothing. See on the recovery host whether they are archives of ours: ' +
+          'bin/backoffice backup recognise. If not, remove them with the tools of the store.',
       }),
     ),
     ...(lost.length > 0

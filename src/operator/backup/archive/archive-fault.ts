@@ -24,6 +24,14 @@ export class ArchiveFault extends Error {
   override name = 'ArchiveFault';
   readonly kind: ArchiveFaultKind;
 
+  /**
+   * False if the fault is none of the archive, because another identity or another build may
+   * open it: it is not recorded.
+   */
+  get isOfArchive(): boolean {
+    return this.kind !== 'sealed' && this.kind !== 'other_schema';
+  }
+
   constructor(kind: ArchiveFaultKind, message: string, options?: ErrorOptions) {
     super(message, options);
     this.kind = kind;

@@ -10,6 +10,8 @@ import type { ArchiveCheck } from './verify-archives.ts';
 
 const json = 'print JSON lines on stdout, the last one with the totals';
 const defaultDrills = 5;
+/** Maximum archives that a line names. */
+const maxNamed = 3;
 
 export const verifyOperation = defineOperation({
   name: 'backup verify',
@@ -101,9 +103,13 @@ function checkText({ archive, fault, message }: ArchiveCheck): string {
 }
 
 /** Formats the result of a drill for one archive as one line. */
-function drillText({ slug, archive, state, rows, ms, error, notRestored }: DrillOutcome): string {
-  if (state === 'failed') return `${slug}: ${archive}: failed: ${error}`;
+function drillText(outcome: DrillOutcome): string {
+  const { slug, archive, state, rows, ms, error, notRestored, refused } = outcome;
+  const named = refused.slice(0, maxNamed).map(({ name, error }) => `${name} (${error})`);
+  const others = refused.length > maxNamed ? ` and ${refused.length - maxNamed} more` : '';
+  const later = refused.length > 0 ? `; later, and of no use: ${named.join(', ')}${others}` : '';
+  if (state === 'failed') return `${slug}: ${archive}: failed: ${error}${later}`;
 
   const rest = notRestored.length > 0 ? `; not restored: ${notRestored.join(', ')}` : '';
-  return `${slug}: proved, ${countText(rows, 'row')} restored and compared (${ms} ms)${rest}`;
+  return `${slug}: proved, ${countText(rows, 'row')} restored and compared (${ms} ms)${rest}${later}`;
 }

@@ -32,6 +32,7 @@ import {
 import { listArchivesOf } from '../restore/find-archive.ts';
 import { readTenantKeys, type TenantKeys } from '../restore/open-keys.ts';
 import type { Target } from '../target/target.ts';
+import { findChangedBytes } from './changed-bytes.ts';
 import { isScratchName, scratchName } from './scratch-names.ts';
 
 /** The result of a drill for one archive. */
@@ -44,12 +45,22 @@ export interface DrillOutcome {
   error: string | null;
   /** Parts of the tenant's database that no restore of the archive brings back. */
   notRestored: readonly string[];
+  /** Later unproved archives that cannot be used, each with the reason. */
+  refused: readonly RefusedArchive[];
+}
+
+/** An unproved archive that cannot be used. */
+interface RefusedArchive {
+  readonly name: string;
+  readonly error: string;
 }
 
 /**
  * Proves that archives can be restored: does what a restore does (`fillWith`) with the newest
  * archive of each chosen tenant in a scratch database, and drops it. An unproved archive counts
- * from then on. Tenants without a drill come first, then those whose last drill is longest ago,
+ * from then on; of those that cannot be used, which a stranger may have put there, the drill
+ * goes on to the next one. Tenants without a drill come first, then those whose last drill is
+ * longest ago,
  * whatever became of it: one whose drills fail does not keep the others from theirs. If a run
  * removes an archive meanwhile, because `BACKUP_KEEP` keeps only newer ones, the newest one is
  * taken.
@@ -156,11 +167,12 @@ class Drill {
     let { name } = row;
     let rows = 0;
     let members: string[] = [];
+    const refused: RefusedArchive[] = [];
 
     const { ms, error } = await measure(async () => {
       await requireNoLaterBuild(source);
       await recordDrilled(this.#control, this.#target, name);
-      for (let drilled = row; ; ) {
+      for (let drilled = row; ; name = drilled.name) {
         try {
           const opened = await this.#open(source, drilled);
           rows = countRows(opened.manifest);
@@ -170,20 +182,59 @@ class Drill {
         } catch (error) {
           if (!(error instanceof ArchiveFault)) throw error;
 
-          const newer = error.kind === 'missing' ? await this.#newestOf(source) : undefined;
-          if (!newer || newer.name === name) {
-            await this.#record(name, errorText(error));
-            throw error;
+          const next = await this.#nextOf(source, drilled, error, refused);
+          if (next) {
+            drilled = next;
+            continue;
           }
-          drilled = newer;
-          name = newer.name;
+
+          const fault = await this.#faultOf(drilled, error);
+          if (fault.isOfArchive) await this.#record(name, errorText(fault));
+          throw fault;
         }
       }
     });
     const state = error === null ? 'proved' : 'failed';
     const notRestored = [...members, ...(await this.#listOthers(source))];
 
-    return { slug: source.slug, archive: name, state, rows, ms, error, notRestored };
+    return { slug: source.slug, archive: name, state, rows, ms, error, notRestored, refused };
+  }
+
+  /**
+   * Returns the archive that is drilled in place of one that cannot be used: the newest one if
+   * a run has removed that, and the next one after an unproved one. Undefined: there is none.
+   * @param refused the unproved archives that cannot be used, to which this one is added
+   */
+  async #nextOf(
+    source: Tenant,
+    drilled: ArchiveRow,
+    fault: ArchiveFault,
+    refused: RefusedArchive[],
+  ): Promise<ArchiveRow | undefined> {
+    const isUnproved = drilled.state === 'unproved';
+    if (!isUnproved && fault.kind !== 'missing') return undefined;
+
+    const rows = await this.#drillable(source);
+    const left = rows.filter(({ name }) => refused.every(each => each.name !== name));
+    const [next] = isUnproved ? left.filter(({ name }) => name !== drilled.name) : left;
+    if (!next || next.name === drilled.name) return undefined;
+
+    if (isUnproved) {
+      if (fault.isOfArchive) await this.#record(drilled.name, errorText(fault));
+      refused.push({ name: drilled.name, error: errorText(fault) });
+    }
+    return next;
+  }
+
+  /**
+   * Returns the fault of an archive. Where no identity opens it, its bytes show whether it is
+   * the archive that was written.
+   */
+  async #faultOf(drilled: ArchiveRow, fault: ArchiveFault): Promise<ArchiveFault> {
+    if (fault.kind !== 'sealed' || !drilled.bytes?.sha256) return fault;
+
+    const changed = await findChangedBytes(this.#target, drilled);
+    return changed === undefined ? fault : new ArchiveFault('damaged', changed, { cause: fault });
   }
 
   /** Opens an archive; an unproved one is complete when its code is right. */
@@ -202,11 +253,11 @@ class Drill {
     return opened;
   }
 
-  /** Returns the newest archive of a tenant now. */
-  async #newestOf({ guid }: Tenant): Promise<ArchiveRow | undefined> {
+  /** Returns the archives of a tenant that may be drilled now, the newest first. */
+  async #drillable({ guid }: Tenant): Promise<ArchiveRow[]> {
     const rows = await readArchiveRowsOf(this.#control, this.#target, [guid]);
 
-    return rows.find(mayBeDrilled);
+    return rows.filter(mayBeDrilled);
   }
 
   async #restore({ slug, server }: Tenant, data: ReturnType<typeof archivedData>): Promise<void> {

@@ -2,11 +2,11 @@ import type { Installation } from '../../../control/installation.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { type Queryable, shareConnection } from '../../../lib/postgres/shared-connection.ts';
 import { type FleetObservers, runFleet } from '../../command/run-fleet.ts';
-import { SealedBytes } from '../archive/archive-bytes.ts';
 import { type ArchiveList, differenceOf, readArchiveList } from '../archive-list.ts';
 import { type ArchiveRow, readArchiveRowsOf, recordProof } from '../archive-rows.ts';
 import { DamagedObjectError, MissingObjectError, type Target } from '../target/target.ts';
 import { requireWriter } from '../writer.ts';
+import { findChangedBytes } from './changed-bytes.ts';
 
 /** The result of a check of one archive. */
 export interface ArchiveCheck {
@@ -67,17 +67,9 @@ async function compare(
   }
 
   try {
-    const sealed = new SealedBytes();
-    for await (const chunk of await target.read(archive.name)) {
-      sealed.add(chunk);
-    }
-    const { size, sha256 } = sealed.end();
-    if (size === archive.bytes?.size && sha256 === archive.bytes.sha256) {
-      return { kind: null, message: null };
-    }
+    const message = await findChangedBytes(target, archive);
 
-    const message = 'its SHA-256 is not that of the bytes that were written';
-    return { kind: 'changed', message };
+    return message === undefined ? { kind: null, message: null } : { kind: 'changed', message };
   } catch (error) {
     const { message } = error as Error;
     if (error instanceof DamagedObjectError) return { kind: 'changed', message };
