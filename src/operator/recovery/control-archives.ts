@@ -61,18 +61,28 @@ export interface NewestControl {
   readonly refused: readonly RefusedArchive[];
 }
 
+/** Returns the archives of the control database of an installation, the newest first. */
+export async function listControlOf(
+  { target }: ControlAccess,
+  installation: string,
+): Promise<ControlArchive[]> {
+  const archives = await listControlArchives(target);
+
+  return archives.filter(each => each.installation === installation);
+}
+
 /**
  * Finds the newest archive of an installation that opens, that is whole, and that this master
  * key has signed.
  */
 export async function findNewestControl(
-  { target, keys, maxBytes }: ControlAccess,
+  access: ControlAccess,
   installation: string,
 ): Promise<NewestControl> {
+  const { target, keys, maxBytes } = access;
   const refused: RefusedArchive[] = [];
-  const archives = await listControlArchives(target);
 
-  for (const archive of archives.filter(each => each.installation === installation)) {
+  for (const archive of await listControlOf(access, installation)) {
     try {
       const opened = await openArchive(target, archive, { ...keys, installation }, maxBytes);
       return { newest: { ...archive, ...opened }, refused };

@@ -1,12 +1,13 @@
 import type { Installation } from '../../control/installation.ts';
 import { databaseNameOf } from '../../control/server-urls.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
+import type { ControlArchive } from '../backup/lost-control.ts';
 import { maxBytesField } from '../backup/restore/max-bytes.ts';
 import { type Context, defineOperation } from '../command/operation.ts';
 import { amount, flag, option, type Values } from '../command/operation-fields.ts';
 import { hasFailed } from '../command/run-fleet.ts';
-import { countText } from '../command/texts.ts';
-import type { NewestControl } from './control-archives.ts';
+import { countText, sizeText } from '../command/texts.ts';
+import type { ControlAccess, NewestControl } from './control-archives.ts';
 import type { ControlSource } from './control-source.ts';
 import type { LostSecrets } from './replace-master-key.ts';
 import { replayedLines } from './replay.ts';
@@ -31,8 +32,8 @@ const fields = {
   }),
   withoutMac: option(
     '<name>',
-    'the master key is lost, and MASTER_KEY is a new one: take an archive although nobody ' +
-      'knows who has written it. Type the name of the database',
+    'the master key is lost, and MASTER_KEY is a new one: take the archive of --archive although ' +
+      'nobody knows who has written it. Type the name of the database',
     { kind: 'text' },
   ),
   maxBytes: maxBytesField,
@@ -199,6 +200,10 @@ async function choose(
     archive === undefined ? undefined : await archives.findNamedControl(access, archive);
   const id =
     (recovered ?? named)?.installation ?? (await archives.chooseInstallation(access, installation));
+  if (withoutMac !== undefined) {
+    if (!named) throw await unnamedArchive(access, id, database, recovered !== undefined);
+    return unprovedChoice(access, named);
+  }
   const { newest, refused } = await archives.findNewestControl(access, id);
   if (!newest) throw noArchive(access.target.description, refused, recovered?.installation);
 
@@ -215,6 +220,58 @@ async function choose(
     refused,
     knownUntil: isOlder ? newestSource.at : source.at,
   };
+}
+
+/**
+ * Chooses an archive that the operator has named, without its code. Newer objects are named and
+ * not read: nobody knows who has written them.
+ */
+async function unprovedChoice(access: ControlAccess, named: ControlArchive): Promise<Choice> {
+  const archives = await import('./control-archives.ts');
+  const opened = await archives.openNamedControl(access, named);
+  const source = archives.archivedControl(opened);
+  const newer = (await archives.listControlOf(access, named.installation)).filter(
+    ({ time }) => time > named.time,
+  );
+
+  return {
+    source,
+    later: undefined,
+    restoreList: archives.listRestorer(access, named.installation, source.at, opened),
+    refused: newer.map(({ name }) => ({
+      name,
+      reason: 'without its code nobody knows who has written it',
+    })),
+    knownUntil: source.at,
+  };
+}
+
+/** Returns the error of a restore without codes that does not name the archive. */
+async function unnamedArchive(
+  access: ControlAccess,
+  installation: string,
+  database: string,
+  isRecovered: boolean,
+): Promise<OperatorError> {
+  if (isRecovered) {
+    return new OperatorError(
+      'Without codes nobody knows who has written the archive whose disabled users, revoked sessions and purges would ' +
+        `stay away. If all of that may be valid again: --without-replay ${database}`,
+      { usage: true },
+    );
+  }
+
+  const archives = await import('./control-archives.ts');
+  const [newest] = await archives.listControlOf(access, installation);
+  if (!newest) return noArchive(access.target.description, [], installation);
+
+  const { name, size, modifiedAt } = newest;
+  return new OperatorError(
+    'No list records the archives of a lost control database, and without its code nobody knows who has written one. ' +
+      `Name the one that you know. The newest is ${name} (${sizeText(size)}, ${modifiedAt.toISOString()} by the clock of ` +
+      `the target): --archive ${name} --without-mac ${database}`,
+    { usage: true },
+  );
 }
 
 /**
@@ -237,7 +294,7 @@ function noArchive(
     `No archive of a control database in ${target} can be used. The newest, ${first.name}: ` +
       `${first.reason}. Set the MASTER_KEY of the lost installation, and BACKUP_IDENTITY_FILE ` +
       'to an identity of its recipients. If that key is lost, and you know where the archive ' +
-      'comes from: --without-mac <name of the database>',
+      'comes from: --archive <name> --without-mac <name of the database>',
   );
 }
 

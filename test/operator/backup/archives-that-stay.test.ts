@@ -57,6 +57,27 @@ describe('archives that stay the last ones', () => {
     await run();
   });
 
+  it('a restore whose second reading the store finds to be damaged ends with a sentence, and restores nothing', async () => {
+    const [name = ''] = await complete(world.acme);
+    const { objects } = s3.store;
+    const bytes = Buffer.from(objects.get(keyOf(name)) ?? '');
+    const damaged = Buffer.from(bytes).fill(0, bytes.length - 1);
+    let reads = 0;
+    const read = objects.get.bind(objects);
+    // The listing reads it once, and the restore twice.
+    objects.get = key => (key === keyOf(name) && ++reads === 3 ? damaged : read(key));
+
+    const { code, stderr } = await tenant(['restore', 'acme', '--archive', 'latest']);
+
+    objects.get = read;
+    expect(reads).to.equal(3);
+    expect(code).to.equal(1);
+    expect(stderr)
+      .to.include(`The archive ${name} of acme cannot be restored: `)
+      .and.include('sent bytes that differ from its own checksum of them')
+      .and.include('Nothing was restored.');
+  });
+
   it('archives that a listing lacks once count again after it, however many objects of others are listed before them', async () => {
     const before = await complete(world.globex);
     expect(before.length).to.be.above(1);

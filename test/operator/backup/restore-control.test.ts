@@ -32,6 +32,11 @@ describe('restore of the control database from an archive sealed with age', () =
     JSON.parse(await tenant('backup', 'list', '--json'))
       .filter(({ tenant: guid }: { tenant: string | null }) => guid === null)
       .map(({ name }: { name: string }) => name);
+  /** Returns the names of the files of archives below a folder of the installation. */
+  const filesOf = async (kind: 'control' | 'tenants'): Promise<string[]> =>
+    (await readdir(folder, { recursive: true })).filter(
+      name => name.includes(`/${kind}/`) && name.endsWith('.age'),
+    );
   const states = async (): Promise<string[]> =>
     (
       await server.control<{ text: string }>(
@@ -356,8 +361,27 @@ describe('restore of the control database from an archive sealed with age', () =
     environment = { ...environment, MASTER_KEY: Buffer.alloc(32, 9).toString('base64') };
 
     const refused = await restore();
-    expect(refused.stderr).to.include('--without-mac <name of the database>');
-    const { code, stdout, stderr } = await restore('--all', '--without-mac', 'office');
+    expect(refused.stderr).to.include('--archive <name> --without-mac <name of the database>');
+    const [newest = ''] = (await filesOf('control')).sort().reverse();
+    const [ofTenant = ''] = (await filesOf('tenants')).sort().reverse();
+    const planted = [newest, ofTenant].map(name => name.replace(/\/\d{8}T/, '/29990101T'));
+    for (const name of planted) await copyFile(join(folder, newest), join(folder, name));
+
+    for (const options of [[], ['--dry-run']]) {
+      const unnamed = await restore('--all', '--without-mac', 'office', ...options);
+      expect(unnamed.code).to.equal(2);
+      expect(unnamed.stderr).to.include('No list records the archives of a lost control database');
+      expect(unnamed.stderr).to.include(`The newest is ${planted[0]} (`);
+    }
+    const { code, stdout, stderr } = await restore(
+      '--all',
+      '--archive',
+      newest,
+      '--without-mac',
+      'office',
+    );
+    expect(stderr).to.include(`The newer archive ${planted[0]} cannot be used: without its code`);
+    for (const name of planted) await rm(join(folder, name));
 
     expect(code, stderr + stdout).to.equal(0);
     for (const line of [

@@ -242,7 +242,24 @@ describe('archives sealed with age', () => {
       );
       expect((await recover(...typed, 'acme')).code).to.equal(0);
       expect(await databases()).to.have.length(before.length + 1);
+
+      await world.installation.statements.execute(
+        `update archives set state = 'unproved' where tenant_guid = ?`,
+        [world.acme.guid],
+      );
+      const latest = ['restore', 'acme', '--archive', 'latest', '--without-mac', 'acme'];
+      for (const options of [['--dry-run'], []]) {
+        const { code, document } = await recover(...latest, ...options);
+        expect(code).to.equal(1);
+        expect(document.message)
+          .to.include(`No list records the newest archive of acme, ${own} (`)
+          .and.include('without its code nobody knows who has written it');
+      }
     } finally {
+      await world.installation.statements.execute(
+        `update archives set state = 'complete' where tenant_guid = ?`,
+        [world.acme.guid],
+      );
       await writeFile(path(own), kept);
     }
   });

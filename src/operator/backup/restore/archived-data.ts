@@ -39,22 +39,28 @@ export async function openArchive(
   const expected: ExpectedArchive = { kind, tenant, name, installation: keys.installation };
 
   const bounds = boundsOf(row?.bytes ?? null, size, maxBytes);
-  const checked = await checkArchive(await readObject(target, name), expected, keys, bounds).catch(
-    error => {
-      if (!(error instanceof DamagedObjectError)) throw error;
-      throw new ArchiveFault('damaged', error.message, { cause: error });
-    },
-  );
+  const checked = await checkArchive(readObject(target, name), expected, keys, bounds);
   requireKnownPages(await readSchemaPages(kind), checked.header.schema.pages);
 
   return { ...checked, target, name, identities: keys.identities };
 }
 
-async function readObject(target: Target, name: string) {
-  return target.read(name).catch(error => {
-    if (!(error instanceof MissingObjectError)) throw error;
-    throw new ArchiveFault('missing', `${target.description} has no such object`, { cause: error });
-  });
+/**
+ * Reads the object of an archive, in each of the two readings of a restore.
+ * @throws {ArchiveFault} when the target has no such object, or finds that it is damaged
+ */
+async function* readObject(target: Target, name: string): AsyncGenerator<Uint8Array> {
+  try {
+    yield* await target.read(name);
+  } catch (cause) {
+    if (cause instanceof MissingObjectError) {
+      throw new ArchiveFault('missing', `${target.description} has no such object`, { cause });
+    }
+    if (cause instanceof DamagedObjectError) {
+      throw new ArchiveFault('damaged', cause.message, { cause });
+    }
+    throw cause;
+  }
 }
 
 /** Returns the data of an archive, as a restore writes it into a database. */
@@ -90,14 +96,14 @@ export function membersNotRestored({ manifest }: CheckedArchive): string[] {
 
 /**
  * Fills a database with the tables of `public` of an archive, as `fillTables` does.
- * @throws {ArchiveFault} when the tables differ from the manifest, or the object was replaced
- *   since it was checked
+ * @throws {ArchiveFault} when the tables differ from the manifest, or the object was replaced or
+ *   damaged since it was checked
  */
 export async function loadArchive(client: pg.Client, archive: OpenedArchive): Promise<boolean> {
   const { target, name, identities } = archive;
-  const body = await readObject(target, name);
   const tables = storedTables(archive);
-  const contents = groupPieces(readPieces(body, identities, archive), tables);
+  const pieces = readPieces(readObject(target, name), identities, archive);
+  const contents = groupPieces(pieces, tables);
   const explain = (names: string) =>
     new ArchiveFault('damaged', `restored, these tables differ from its manifest: ${names}`);
 

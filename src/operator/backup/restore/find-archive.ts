@@ -39,6 +39,11 @@ export interface ArchiveChoice {
    */
   readonly expected: StoredArchive;
   /**
+   * False if nobody has named the expected archive, and no list records it: only its code tells
+   * it from an object of a stranger.
+   */
+  readonly isKnown: boolean;
+  /**
    * Objects that are later than the newest complete archive, the newest first: only an identity
    * shows whether they are archives of this installation.
    */
@@ -66,11 +71,11 @@ export function chooseNewest(
     const earlier = stored.filter(
       ({ name, row }) => row?.state === 'complete' && name !== newest.name,
     );
-    return { expected: storedOf(newest, stored), later, earlier };
+    return { expected: storedOf(newest, stored), isKnown: true, later, earlier };
   }
 
   const [expected, ...others] = later;
-  return expected && { expected, later: [], earlier: others };
+  return expected && { expected, isKnown: false, later: [], earlier: others };
 }
 
 /** Returns the object of a row, also if the target does not list it. */
@@ -100,7 +105,9 @@ export function chooseArchive(
     if (choice) return choice;
   } else {
     const [expected, ...others] = stored.filter(({ name }) => name.includes(wanted));
-    if (expected && others.length === 0) return { expected, later: [], earlier: [] };
+    if (expected && others.length === 0) {
+      return { expected, isKnown: true, later: [], earlier: [] };
+    }
     if (expected) {
       throw new OperatorError(
         `Several archives of ${slug} have ${wanted} in their names: give more of one`,

@@ -2,6 +2,7 @@ import type { Tenant } from '../../../control/control-entities.ts';
 import type { ControlAddress, Installation } from '../../../control/installation.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
+import { sizeText } from '../../command/texts.ts';
 import type { EarlierData } from '../../databases/copy/fill-database.ts';
 import { foreignLeftOut } from '../archive/archive-documents.ts';
 import { ArchiveFault } from '../archive/archive-fault.ts';
@@ -70,6 +71,7 @@ export async function findArchive(
   const readKeys = () => readTenantKeys(installation, withoutMac !== undefined);
 
   const choice = chooseArchive(rows, stored, slug, wanted);
+  if (withoutMac !== undefined) requireKnown(slug, choice);
   // The operator knows where the object comes from, which need not be what was recorded.
   const { expected } = choice;
   const trusted = withoutMac === undefined ? expected : { ...expected, row: undefined };
@@ -113,6 +115,15 @@ export async function restoreArchive<T>(
   let name = found.expected.name;
 
   try {
+    if (keys.macKeys === undefined) {
+      requireKnown(slug, found);
+      for (const { name } of found.later) {
+        warn(
+          `${name} of ${slug} is newer than what was recorded, and is not taken: without its code nobody knows who has ` +
+            'written it.',
+        );
+      }
+    }
     const { archive, opened } = await openNewest(slug, found, keys, options);
     name = archive.name;
     onOpened(archive);
@@ -189,6 +200,21 @@ async function openNewest(
   }
 
   throw fault;
+}
+
+/**
+ * Requires that the archive that is restored without its code was recorded, or named.
+ * @throws {OperatorError} otherwise: whoever can write to the target can make one
+ */
+function requireKnown(slug: string, { expected, isKnown }: ArchiveChoice): void {
+  if (isKnown) return;
+
+  const { name, size, modifiedAt } = expected;
+  throw new OperatorError(
+    `No list records the newest archive of ${slug}, ${name} (${sizeText(size)}, ${modifiedAt.toISOString()} by the clock ` +
+      `of the target): without its code nobody knows who has written it. Nothing was restored. If you know where it ` +
+      `comes from: --archive ${name} --without-mac ${slug}`,
+  );
 }
 
 function laterFault(
