@@ -7,10 +7,10 @@ import { type Installation, openInstallation } from '../../../src/control/instal
 import { readConfig } from '../../../src/lib/config/config.ts';
 import { withBackupLock } from '../../../src/operator/backup/backup-lock.ts';
 import { pruneArchives } from '../../../src/operator/backup/prune-archives.ts';
-import { parseArchiveName } from '../../../src/operator/backup/target/archive-name.ts';
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { initTarget } from '../../../src/operator/backup/writer.ts';
+import { ArchiveFacts, archivesIn } from '../../support/archive-facts.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { startS3Server } from '../../support/s3-server.ts';
@@ -27,6 +27,7 @@ describe('commands of backups that are killed between two steps', () => {
   const s3 = use(() => startS3Server('backups'));
   const folder = useFolder();
   const keep = readConfig({ BACKUP_KEEP: keepNewest }).backup.keep;
+  const facts = new ArchiveFacts(server);
   let installation: Installation;
 
   const settingsOf = (place: (typeof places)[number]): Record<string, string> => ({
@@ -34,25 +35,6 @@ describe('commands of backups that are killed between two steps', () => {
     ...(place === 'folder' ? { BACKUP_TARGET: folder } : s3.environment),
     BACKUP_KEEP: keepNewest,
   });
-  const namesIn = async (target: Target): Promise<string[]> =>
-    (await Array.fromAsync(target.list(''), ({ name }) => name)).filter(name =>
-      parseArchiveName(name),
-    );
-  const guidOf = async (slug: string): Promise<string> =>
-    (await server.control<{ guid: string }>(`select guid from tenants where slug = '${slug}'`))[0]
-      ?.guid ?? '';
-  const write = async (slug: string): Promise<unknown> =>
-    server.sql(
-      `insert into currencies (code, name) select 'X' || count(*), 'X' from currencies`,
-      await server.databaseOf(slug),
-    );
-  /** Returns the names of the rows of the present target, by state. */
-  const rowsOf = async (state: string): Promise<string[]> =>
-    (
-      await server.control<{ name: string }>(
-        `select a.name from archives a, installation where target = backup_target and state = '${state}'`,
-      )
-    ).map(({ name }) => name);
 
   /** Runs a command that kills itself. */
   async function kill(place: (typeof places)[number], ...args: string[]): Promise<void> {
@@ -66,9 +48,9 @@ describe('commands of backups that are killed between two steps', () => {
 
   /** Every complete archive is there, and the target has no other object of an archive. */
   async function expectListed(target: Target): Promise<void> {
-    expect(await namesIn(target)).to.have.members(await rowsOf('complete'));
+    expect(await archivesIn(target)).to.have.members(await facts.rowsOf('complete'));
     for (const state of ['writing', 'removing', 'unproved']) {
-      expect(await rowsOf(state), state).to.deep.equal([]);
+      expect(await facts.rowsOf(state), state).to.deep.equal([]);
     }
   }
 
@@ -92,17 +74,17 @@ describe('commands of backups that are killed between two steps', () => {
 
       for (const moment of ['before', 'after']) {
         it(`a run that is killed ${moment} the object of a tenant is written leaves a row that says so, and the next run has archived everybody once`, async () => {
-          const guid = await guidOf('acme');
-          await write('acme');
+          const guid = await facts.guidOf('acme');
+          await facts.write('acme');
           await kill(place, 'run', moment, 'write', `tenants/${guid}`);
-          const [left = ''] = await rowsOf('writing');
+          const [left = ''] = await facts.rowsOf('writing');
           expect(left).to.include(guid);
-          expect((await namesIn(target)).includes(left)).to.equal(moment === 'after');
+          expect((await archivesIn(target)).includes(left)).to.equal(moment === 'after');
 
           const { states } = await runSmall(installation, target, { keep });
 
           expect(states).to.include('acme: archived');
-          expect(await namesIn(target)).not.to.include(left);
+          expect(await archivesIn(target)).not.to.include(left);
           await expectListed(target);
         });
 
@@ -115,24 +97,24 @@ describe('commands of backups that are killed between two steps', () => {
         });
 
         it(`a prune that is killed ${moment} an object is removed is completed by the next one, and keeps the newest archive of each database`, async () => {
-          for (const slug of ['acme', 'globex']) await write(slug);
+          for (const slug of ['acme', 'globex']) await facts.write(slug);
           await runSmall(installation, target);
-          const newest = await rowsOf('complete');
+          const newest = await facts.rowsOf('complete');
           await kill(place, 'prune', moment, 'remove', '');
-          expect(await rowsOf('removing')).not.to.deep.equal([]);
+          expect(await facts.rowsOf('removing')).not.to.deep.equal([]);
 
           const { notRemoved } = await pruneArchives(installation, target, keep);
 
           expect(notRemoved).to.deep.equal([]);
           await expectListed(target);
-          expect(await rowsOf('complete')).to.have.length(3);
-          expect(newest).to.include.members(await rowsOf('complete'));
+          expect(await facts.rowsOf('complete')).to.have.length(3);
+          expect(newest).to.include.members(await facts.rowsOf('complete'));
         });
 
         it(`a purge after a run that was killed ${moment} it wrote leaves nothing of its tenant, also when it is killed itself`, async () => {
           const slug = `gone-${place}-${moment}`;
           await server.provision(slug);
-          const guid = await guidOf(slug);
+          const guid = await facts.guidOf(slug);
           await kill(place, 'run', moment, 'write', `tenants/${guid}`);
           const settings = settingsOf(place);
           await runCommand('scripts/tenant.ts', ['delete', slug, '--yes'], settings);
@@ -148,7 +130,7 @@ describe('commands of backups that are killed between two steps', () => {
 
           await runSmall(installation, target, { keep });
 
-          expect((await namesIn(target)).filter(name => name.includes(guid))).to.deep.equal([]);
+          expect((await archivesIn(target)).filter(name => name.includes(guid))).to.deep.equal([]);
           await expectListed(target);
         });
       }
@@ -169,9 +151,9 @@ describe('commands of backups that are killed between two steps', () => {
       await init(target);
       await runSmall(installation, target);
     }
-    const before = await rowsOf('complete');
+    const before = await facts.rowsOf('complete');
     await init(first);
-    await write('acme');
+    await facts.write('acme');
     expect((await runSmall(installation, first)).states).to.deep.equal([
       'acme: archived',
       'globex: unchanged',
@@ -179,7 +161,7 @@ describe('commands of backups that are killed between two steps', () => {
     ]);
 
     await init(second);
-    expect(await rowsOf('complete')).to.have.members(before);
+    expect(await facts.rowsOf('complete')).to.have.members(before);
     const again = await runSmall(installation, second);
     expect(again.states).to.deep.equal(['acme: archived', 'globex: unchanged', 'null: archived']);
     expect(again.lost).to.deep.equal([]);

@@ -1,9 +1,9 @@
 import { cp, rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { readConfig } from '../../../src/lib/config/config.ts';
-import { parseArchiveName } from '../../../src/operator/backup/target/archive-name.ts';
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
+import { ArchiveFacts, archivesIn } from '../../support/archive-facts.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -16,6 +16,7 @@ const newerRuns = 3;
 describe('the list of archives after a loss of rows', () => {
   const server = use(createDedicatedServer);
   const folder = useServerFolder('archives');
+  const facts = new ArchiveFacts(server);
   /** The settings of the recovery host, and those of a host without an identity. */
   let recovery: Record<string, string>;
   let timer: Record<string, string>;
@@ -23,24 +24,6 @@ describe('the list of archives after a loss of rows', () => {
 
   const on = (environment: Record<string, string>, ...args: string[]) =>
     succeed(environment, 'tenant', args);
-  const namesIn = async (): Promise<string[]> =>
-    (await Array.fromAsync(target.list(''), ({ name }) => name)).filter(name =>
-      parseArchiveName(name),
-    );
-  const rows = async (state: string): Promise<string[]> =>
-    (
-      await server.control<{ name: string }>(
-        `select name from archives where state = '${state}' order by archived_at desc`,
-      )
-    ).map(({ name }) => name);
-  const guidOf = async (slug: string): Promise<string> =>
-    (await server.control<{ guid: string }>(`select guid from tenants where slug = '${slug}'`))[0]
-      ?.guid ?? '';
-  const write = async (slug: string): Promise<unknown> =>
-    server.sql(
-      `insert into currencies (code, name) select 'X' || count(*), 'X' from currencies`,
-      await server.databaseOf(slug),
-    );
   const newestIn = (names: readonly string[], guid: string): string | undefined =>
     names
       .filter(name => name.includes(guid))
@@ -72,45 +55,45 @@ describe('the list of archives after a loss of rows', () => {
   });
 
   it('a control database from before newer archives lists them as unproved, within the run of no tenant, and a restore takes the newest whose code is right', async () => {
-    const [first = ''] = (await namesIn()).filter(name => name.includes('/control/'));
+    const [first = ''] = (await archivesIn(target)).filter(name => name.includes('/control/'));
     for (let run = 0; run < newerRuns; run++) {
-      await write('acme');
+      await facts.write('acme');
       await on(timer, 'backup', 'run', '--all');
     }
-    const newest = newestIn(await namesIn(), await guidOf('acme'));
+    const newest = newestIn(await archivesIn(target), await facts.guidOf('acme'));
     await server.sql('drop database office with (force)');
 
     await succeed(recovery, 'control', ['restore', '--archive', first]);
 
-    expect(await rows('complete')).to.include(first);
-    expect(await rows('writing')).to.deep.equal([]);
-    expect(await rows('unproved')).to.have.length(2 * newerRuns);
-    const before = await namesIn();
+    expect(await facts.rowsOf('complete')).to.include(first);
+    expect(await facts.rowsOf('writing')).to.deep.equal([]);
+    expect(await facts.rowsOf('unproved')).to.have.length(2 * newerRuns);
+    const before = await archivesIn(target);
     await on(timer, 'backup', 'init', '--take-over');
     await on(timer, 'backup', 'prune');
-    expect(await namesIn(), 'no object that opens is removed').to.have.members(before);
+    expect(await archivesIn(target), 'no object that opens is removed').to.have.members(before);
 
     const restored = JSON.parse(
       await on(recovery, 'restore', 'acme', '--archive', 'latest', '--json'),
     );
     expect(restored.restoredFrom).to.equal(`archive ${newest}`);
     expect(await countIn(restored.database)).to.equal(newerRuns);
-    expect(await rows('complete')).to.include(newest);
+    expect(await facts.rowsOf('complete')).to.include(newest);
   });
 
   it('a drill opens unproved archives, and those that it proves count', async () => {
-    const unproved = await rows('unproved');
+    const unproved = await facts.rowsOf('unproved');
     const tenants = unproved.filter(name => name.includes('/tenants/'));
     expect(tenants).not.to.deep.equal([]);
     await server.control(
       `update archives set state = 'unproved', sha256 = null, unpacked_bytes = null
-        where name = (select max(name) from archives where tenant_guid = '${await guidOf('globex')}')`,
+        where name = (select max(name) from archives where tenant_guid = '${await facts.guidOf('globex')}')`,
     );
 
     await on(recovery, 'backup', 'drill');
 
     const proved = await server.control<{ name: string }>(
-      `select name from archives where state = 'complete' and proved_at is not null and tenant_guid = '${await guidOf('globex')}'`,
+      `select name from archives where state = 'complete' and proved_at is not null and tenant_guid = '${await facts.guidOf('globex')}'`,
     );
     expect(proved).to.have.length(1);
   });
@@ -118,19 +101,19 @@ describe('the list of archives after a loss of rows', () => {
   it('backup recognise makes every archive of the lost time complete, and runs then prune them as others', async () => {
     await on(recovery, 'backup', 'recognise');
 
-    expect(await rows('unproved')).to.deep.equal([]);
-    expect(await rows('complete')).to.have.members(await namesIn());
+    expect(await facts.rowsOf('unproved')).to.deep.equal([]);
+    expect(await facts.rowsOf('complete')).to.have.members(await archivesIn(target));
     await on({ ...timer, BACKUP_KEEP: '1m' }, 'backup', 'prune');
-    expect(await namesIn()).to.have.length(3);
-    expect(await rows('complete')).to.have.members(await namesIn());
+    expect(await archivesIn(target)).to.have.length(3);
+    expect(await facts.rowsOf('complete')).to.have.members(await archivesIn(target));
   });
 
   it('after a failover without its last run no archive is removed, doctor names what it does not know, and recognise counts it', async () => {
     await copyControl('office_before');
-    await write('acme');
+    await facts.write('acme');
     await on(timer, 'backup', 'run', '--all');
-    const lost = newestIn(await namesIn(), await guidOf('acme'));
-    const before = await namesIn();
+    const lost = newestIn(await archivesIn(target), await facts.guidOf('acme'));
+    const before = await archivesIn(target);
     await goBackTo('office_before');
     const refused = await runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], timer);
     expect(refused.stderr).to.include('backup init --take-over');
@@ -139,7 +122,7 @@ describe('the list of archives after a loss of rows', () => {
     await on({ ...timer, BACKUP_KEEP: '1m' }, 'backup', 'run', '--all');
 
     const unknown = before.filter(name => name === lost || name.includes('/control/'));
-    expect(await namesIn()).to.include(lost);
+    expect(await archivesIn(target)).to.include(lost);
     const { stdout } = await runCommand('scripts/tenant.ts', ['doctor', '--json'], timer);
     const strays = JSON.parse(stdout).findings.filter(
       ({ check }: { check: string }) => check === 'stray_objects',
@@ -147,7 +130,7 @@ describe('the list of archives after a loss of rows', () => {
     expect(strays, unknown.join(' ')).to.have.length(2);
 
     await on(recovery, 'backup', 'recognise', 'acme');
-    expect(await rows('complete')).to.include(lost);
+    expect(await facts.rowsOf('complete')).to.include(lost);
   });
 
   it('a control database that is restored from a copy of its target under another path has the list there', async () => {
@@ -170,21 +153,21 @@ describe('the list of archives after a loss of rows', () => {
   });
 
   it('after a control database was recovered in the middle of a run, the run after it removes no object that opens', async () => {
-    await write('acme');
+    await facts.write('acme');
     await on(timer, 'backup', 'run', '--all');
-    const last = newestIn(await namesIn(), await guidOf('acme'));
+    const last = newestIn(await archivesIn(target), await facts.guidOf('acme'));
     // The state of the middle of that run, as a recovered server has it.
     await server.control(
       `update archives set state = 'writing', bytes = null, sha256 = null, unpacked_bytes = null where name = '${last}'`,
     );
     await succeed(timer, 'control', ['after-restore', '--yes']);
-    expect(await rows('unproved')).to.deep.equal([last]);
+    expect(await facts.rowsOf('unproved')).to.deep.equal([last]);
 
     await on({ ...timer, BACKUP_KEEP: '1m' }, 'backup', 'run', '--all');
 
-    expect(await namesIn()).to.include(last);
+    expect(await archivesIn(target)).to.include(last);
     await on(recovery, 'backup', 'recognise');
-    expect(await rows('complete')).to.include(last);
-    expect(await rows('unproved')).to.deep.equal([]);
+    expect(await facts.rowsOf('complete')).to.include(last);
+    expect(await facts.rowsOf('unproved')).to.deep.equal([]);
   });
 });
