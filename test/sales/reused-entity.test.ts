@@ -38,7 +38,9 @@ describe('a user whose entity another one has replaced under the same number', (
     expect(body.Id).to.equal(one);
   };
 
-  before(async () => {
+  let made = 0;
+  beforeEach(async () => {
+    made++;
     const created = await admin.post('/api/v1/Entities', { Name: 'One', EntityType: 'supplier' });
     one = created.body.Id;
     member = await world.loginAs(world.acme, {
@@ -60,17 +62,17 @@ describe('a user whose entity another one has replaced under the same number', (
       EntityId: one,
       Comment: 'zzsecret',
     });
-    const made = await admin.post('/api/v1/Promotions', {
-      PromoCode: 'ZZSECRET',
+    const promoted = await admin.post('/api/v1/Promotions', {
+      PromoCode: `ZZSECRET${made}`,
       Name: 'zzsecret',
       DiscountType: 'Percentage',
       DiscountValue: 5,
       EntityIds: [one],
     });
-    promotion = made.body.Id;
+    promotion = promoted.body.Id;
     await admin.post(`/api/v1/Promotions/${promotion}/entity/${one}/used`);
     await admin.post('/api/v1/Users', {
-      Email: 'zzsecret@acme.test',
+      Email: `zzsecret${made}@acme.test`,
       FirstName: 'zzsecret',
       LastName: 'Two',
       Role: 'Member',
@@ -78,6 +80,10 @@ describe('a user whose entity another one has replaced under the same number', (
       EntityId: one,
     });
   });
+
+  afterEach(() =>
+    controlSql(world, `delete from users where scope = 'Self' and tenant_id = ?`, [world.acme.id]),
+  );
 
   it('the user reads nothing of the new entity, by no path', async () => {
     for (const path of paths()) {

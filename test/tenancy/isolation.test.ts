@@ -199,6 +199,17 @@ describe('tenant isolation', function () {
       }, announcedMs);
     });
 
+    after(async () => {
+      const control = world.control.em.fork();
+      await control.execute(`update tenants set status = 'active'`);
+      await eventually(async () => {
+        for (const { guid } of [suspended, deleted]) {
+          expect((await send([guid])).status).to.equal(401);
+        }
+        return true;
+      }, announcedMs);
+    });
+
     it('every invalid X-Tenant gets the same 403', async () => {
       const headers: [string, string[]][] = [
         ['missing', []],

@@ -8,6 +8,24 @@ describe('X-Tenant with a slug', () => {
   const logIn = (tenant: string): Promise<ApiResponse> =>
     world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': tenant });
   const control = (text: string) => sql({ adminUrl: world.config.databaseUrl ?? '' }, text);
+  /** Gives acme the slug `later`. */
+  const rename = async (): Promise<void> => {
+    await control(`update tenants set slug = 'later' where slug = 'acme'`);
+    await eventually(async () => expect((await logIn('later')).status).to.equal(200));
+  };
+
+  afterEach(async () => {
+    await control(`update tenants set slug = 'acme' where guid = '${world.acme.guid}'`);
+    await control(`update tenants set status = 'active' where guid = '${world.globex.guid}'`);
+    await eventually(async () => {
+      const { slug, guid } = world.globex;
+      const read = await world.anonymous.get('/api/v1/Countries', { 'X-Tenant': guid });
+      expect((await logIn('acme')).status).to.equal(200);
+      expect(read.status, slug).to.equal(401);
+      return true;
+    });
+  });
+
   const bodyOf = ({ body: { traceId: _, ...body } }: ApiResponse) => body;
 
   it('a slug names its tenant, in any letter case, as the guid does', async () => {
@@ -58,8 +76,7 @@ describe('X-Tenant with a slug', () => {
 
   it('a slug is found as soon as its tenant has it, and the former one never names another tenant', async () => {
     expect((await logIn('later')).status).to.equal(403);
-    await control(`update tenants set slug = 'later' where slug = 'acme'`);
-    await eventually(async () => expect((await logIn('later')).status).to.equal(200));
+    await rename();
     expect((await logIn('acme')).status).to.equal(403);
     const given = control(`update tenants set slug = 'acme' where slug = 'globex'`);
     expect(await given.then(() => 'accepted', String)).to.match(/acme is, or was, that of another/);
@@ -67,6 +84,7 @@ describe('X-Tenant with a slug', () => {
   });
 
   it('an alias leads every process to its tenant until it ends, and then to nobody', async () => {
+    await rename();
     const other = await world.startAnotherServer();
     const statusOf = async (url: string): Promise<number> => {
       const client = world.anonymous.at(url);
@@ -92,6 +110,7 @@ describe('X-Tenant with a slug', () => {
   });
 
   it('the control database accepts no slug that looks like a guid', async () => {
+    await rename();
     const change = control(
       `update tenants set slug = 'a0000000-0000-4000-8000-000000000000' where slug = 'later'`,
     );
@@ -104,6 +123,7 @@ describe('X-Tenant with a slug', () => {
   });
 
   it('a request whose X-Tenant is a slug that the tenant of its token has or had is not logged as naming another tenant', async () => {
+    await rename();
     const { body } = await logIn('later');
     const client = world.anonymous.withToken(body.accessToken);
 

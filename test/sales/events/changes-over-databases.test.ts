@@ -132,8 +132,9 @@ describe('the feed of changes over databases', () => {
     await third.close();
 
     const later = ['later 1', 'later 2', 'later 3', 'later 4', 'later 5'];
-    for (const name of later)
+    for (const name of later) {
       await eventually(async () => (await create(name, globex)).status === 201);
+    }
     const { status, body } = await globex.get(`/api/v1/Changes?after=${cursor}`);
     expect(status).to.equal(410);
     expect(body.code).to.equal('cursor_expired');

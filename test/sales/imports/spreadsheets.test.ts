@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
-import { useLogin, useWorld } from '../../support/world.ts';
+import { sql, useLogin, useWorld } from '../../support/world.ts';
 
 const csv = { 'Content-Type': 'text/csv' };
 const calcInstalled = spawnSync('soffice', ['--version']).status === 0;
@@ -21,8 +21,10 @@ describe('CSV as spreadsheets save it', () => {
     return body;
   }
 
+  afterEach(() => sql(world.acme, 'set session_replication_role = replica; delete from tax_codes'));
+
   const rates = async () => {
-    const { body } = await admin.get('/api/v1/TaxCodes');
+    const { body } = await admin.get('/api/v1/TaxCodes', { 'Cache-Control': 'no-cache' });
     return Object.fromEntries(
       body.map(({ Code, Rate }: { Code: string; Rate: number }) => [Code, Rate]),
     );

@@ -705,6 +705,7 @@ describe('contract of the resources', () => {
         });
 
         it(`a ${name} record is found, changed and deleted by its code alone, whatever characters the code has`, async () => {
+          await create();
           const others = await list();
 
           for (const code of awkwardCodes.filter(

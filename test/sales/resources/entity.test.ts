@@ -65,6 +65,7 @@ describe('entities', () => {
     it('the next page of entities is right when the last record of the page before was deleted', async () => {
       const [first, deleted, next] = ids as [number, number, number];
       await globex.delete(`${path}/${deleted}`);
+      ids = ids.filter(id => id !== deleted);
       expect((await page(`?after=${deleted}`))[0]).to.equal(next);
       expect((await page(`?after=${first}`))[0]).to.equal(next);
     });

@@ -52,6 +52,21 @@ describe('sizes of tables with unpaged lists', () => {
       [table, rows, bytes],
     );
 
+  /** Empties the tables, and gives them their limits again. */
+  afterEach(() =>
+    sql(
+      world.acme,
+      `set session_replication_role = replica;
+       update table_sizes set max_bytes = 4194304,
+              max_rows = case table_name when 'system_options' then 50000 else 10000 end;
+       delete from order_statuses;
+       delete from system_options;
+       delete from promotions;
+       delete from countries;
+       delete from currencies`,
+    ),
+  );
+
   it('a table with an unpaged list has at most 10,000 rows (SystemOptions 50,000) and 4 MiB of text', async () => {
     const whole = resources.filter(({ name }) => !examples[name]?.paged);
     const sizes = await sql<{ table_name: string; max_rows: string; max_bytes: string }>(

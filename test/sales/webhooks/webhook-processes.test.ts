@@ -63,7 +63,9 @@ describe('webhooks of several processes', () => {
       expect(firstTime(path)).to.deep.equal(rows.map(({ id }) => String(id)));
     }
 
-    const seen = receiver.messages.map(({ path, id, body }) => `${path} ${body.data.Key} ${id}`);
+    const seen = receiver.messages
+      .filter(({ path }) => path !== '/counted')
+      .map(({ path, id, body }) => `${path} ${body.data.Key} ${id}`);
     expect(new Set(seen).size).to.equal(2 * changes);
   });
 

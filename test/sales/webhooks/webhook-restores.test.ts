@@ -54,6 +54,7 @@ describe('webhooks of restored data and copies', () => {
   });
 
   it('after restore swap and back, cursors get 410, and each endpoint webhook.gap, also if it fails at first, and what follows', async () => {
+    const [earlier, known] = [gaps().length, received().length];
     await addCurrency('EUR');
     const { body: webhooks } = await admin.get('/api/v1/Webhooks');
     await eventually(
@@ -71,7 +72,7 @@ describe('webhooks of restored data and copies', () => {
     await tenant('restore', 'acme', '--archive', 'latest');
     await tenant('restore', 'swap', 'acme', '--yes');
 
-    const [gap] = await eventually(() => gaps().length > 0 && gaps());
+    const [gap] = await eventually(() => gaps().length > earlier && gaps().slice(earlier));
     verify(secret, gap!);
     const { From, To } = gap!.body.data as { From: string; To: string };
     expect(From < archivedAt && archivedAt < To, `${From} ${archivedAt} ${To}`).to.equal(true);
@@ -95,14 +96,14 @@ describe('webhooks of restored data and copies', () => {
     }
 
     await addCurrency('SEK');
-    expect(gaps().map(({ id }) => id)).to.have.length(3);
+    expect(gaps().map(({ id }) => id)).to.have.length(earlier + 3);
     const types = receiver.at('/hook').map(({ body }) => body.type);
     expect(types.slice(-3), 'the failed gap, the gap, and what follows').to.deep.equal([
       'webhook.gap',
       'webhook.gap',
       'currency.created',
     ]);
-    expect(received()).to.deep.equal(['EUR', 'CHF', 'NOK', 'SEK']);
+    expect(received().slice(known)).to.deep.equal(['EUR', 'CHF', 'NOK', 'SEK']);
   });
 
   it('a clone sends nothing: it is isolated, and its endpoints need a new secret', async () => {
@@ -156,6 +157,8 @@ describe('webhooks of restored data and copies', () => {
     const rotated = await admin.post(`/api/v1/Webhooks/${Id}/rotate`);
     world.clock.offsetSeconds += 6;
     await eventually(() => received().includes('PLN'));
-    verify(rotated.body.Secret, receiver.at('/hook').at(-1)!);
+    secret = rotated.body.Secret;
+    verify(secret, receiver.at('/hook').at(-1)!);
+    world.clock.offsetSeconds -= 6;
   });
 });

@@ -18,7 +18,8 @@ describe('webhooks', () => {
   const world = use(() => createWorld({ WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted }));
   let admin: Client;
 
-  before(async () => {
+  beforeEach(async () => {
+    world.clock.offsetSeconds = 0;
     admin = await world.login(world.acme);
   });
 

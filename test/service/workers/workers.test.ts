@@ -152,13 +152,6 @@ describe('PROCESSES', () => {
     await eventually(() => service.countOf('rate_limits_shared') >= processes);
   });
 
-  it('after SIGTERM all workers end with the service, whose exit code is 0', async () => {
-    service.process.kill('SIGTERM');
-    const { code, signal, stderr } = await service.ended;
-    expect({ code, signal, stderr }).to.deep.equal({ code: 0, signal: null, stderr: '' });
-    for (const pid of service.workerPids()) expect(() => process.kill(pid, 0)).to.throw(/ESRCH/);
-  });
-
   it('several processes without Redis are refused, with both ways out', async () => {
     const { code, stderr } = await runCommand('src/main.ts', [], {
       ...world.environment,
@@ -229,5 +222,16 @@ describe('PROCESSES', () => {
       'Correct the configuration: CONNECTION_BUDGET must be at least 8, and with PROCESSES above 1 at least ' +
         '4 × (PROCESSES + 2): each process needs 4 connections, also the one that starts before another one ends.\n',
     );
+  });
+
+  describe('the end of the service', () => {
+    const service = useWorkers(world, { PROCESSES: String(processes) });
+
+    it('after SIGTERM all workers end with the service, whose exit code is 0', async () => {
+      service.process.kill('SIGTERM');
+      const { code, signal, stderr } = await service.ended;
+      expect({ code, signal, stderr }).to.deep.equal({ code: 0, signal: null, stderr: '' });
+      for (const pid of service.workerPids()) expect(() => process.kill(pid, 0)).to.throw(/ESRCH/);
+    });
   });
 });

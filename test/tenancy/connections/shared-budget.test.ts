@@ -69,7 +69,7 @@ describe('connection budget of several processes', () => {
   const limitOfWorld = () =>
     Math.max(...[...world.service.databases.budgets.all.values()].map(({ max }) => max));
 
-  it('a process alone has the budget less the reserve, and one that joins has its share when it listens', async () => {
+  it('a process alone has the budget less the reserve, one that joins has its share when it listens, a third is refused, and the share of a killed one is in use again within ten seconds', async () => {
     await clients[0]?.get(list, uncached);
     expect(limitOfWorld()).to.equal(3);
 
@@ -83,9 +83,7 @@ describe('connection budget of several processes', () => {
     const services = await listServices();
     expect(services.map(({ pid }) => pid)).to.have.members([process.pid, other.process.pid]);
     expect(services.map(({ share }) => share)).to.deep.equal([3, 3]);
-  });
 
-  it('a process more than the budget has room for is refused with the number of those that fit', async () => {
     const { code, stderr } = await runScript('src/main.ts', [], { ...world.environment });
 
     expect(code).to.equal(1);
@@ -93,9 +91,7 @@ describe('connection budget of several processes', () => {
       'CONNECTION_BUDGET (12) has room for 2 processes of the service, and this is number 3. ' +
         'Raise it in all processes, or end some of them (bin/backoffice processes shows them).\n',
     );
-  });
 
-  it('the share of a killed process is in use again within ten seconds', async () => {
     const startedAt = performance.now();
     other.process.kill('SIGKILL');
     await other.ended;
