@@ -243,8 +243,8 @@ describe('archives sealed with age', () => {
       expect((await recover(...typed, 'acme')).code).to.equal(0);
       expect(await databases()).to.have.length(before.length + 1);
 
-      await world.installation.statements.execute(
-        `update archives set state = 'unproved' where tenant_guid = ?`,
+      await world.installation.statements.query(
+        `update archives set state = 'unproved' where tenant_guid = $1`,
         [world.acme.guid],
       );
       const latest = ['restore', 'acme', '--archive', 'latest', '--without-mac', 'acme'];
@@ -256,8 +256,8 @@ describe('archives sealed with age', () => {
           .and.include('without its code nobody knows who has written it');
       }
     } finally {
-      await world.installation.statements.execute(
-        `update archives set state = 'complete' where tenant_guid = ?`,
+      await world.installation.statements.query(
+        `update archives set state = 'complete' where tenant_guid = $1`,
         [world.acme.guid],
       );
       await writeFile(path(own), kept);
