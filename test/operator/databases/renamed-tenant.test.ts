@@ -2,6 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { startReceiver } from '../../sales/webhooks/receiver.ts';
+import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { startMailServer } from '../../support/mail-server.ts';
 import { TwoServers } from '../../support/two-servers.ts';
@@ -110,4 +111,61 @@ describe('a tenant that gets another slug', () => {
     expect(listed.map(({ slug }) => slug)).to.have.members(['acme-four', 'globex', 'initech']);
     expect(listed.find(({ slug }) => slug === 'acme-four')?.guid).to.equal(servers.world.acme.guid);
   });
+});
+
+describe('a tenant that is to get another slug while it is moved', () => {
+  const receiver = use(startReceiver);
+  const servers = use(() => TwoServers.start({ WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted }));
+
+  /** Returns a function that creates a record, as soon as the tenant is served. */
+  const creator =
+    (client: Client) =>
+    async (Title: string): Promise<string> => {
+      const { status, body } = await eventually(async () => {
+        const response = await client.post(path, { Title });
+        return response.status !== 503 && response;
+      }, 60_000);
+      expect(status, JSON.stringify(body)).to.equal(201);
+      return String(body.Id);
+    };
+
+  for (const [slug, step, signal] of [
+    ['acme', 'copy ahead', 'SIGSTOP'],
+    ['globex', 'copy changes', 'SIGKILL'],
+  ] as const) {
+    const how = signal === 'SIGKILL' ? 'killed and undone' : 'paused';
+
+    it(`keeps its slug until the move, which is ${how} at the step ${step}, has ended, and a webhook lacks and repeats nothing`, async () => {
+      const { world } = servers;
+      const client = await world.login(world[slug]);
+      const create = creator(client);
+      const hook = { Url: receiver.url(`/${slug}`), Resources: ['EntityStatus'] };
+      expect((await client.post('/api/v1/Webhooks', hook)).status).to.equal(201);
+      const cursor = (await client.get('/api/v1/Changes?after=now')).headers.get('next-cursor');
+      const created = [await create('before')];
+
+      const moving = await servers.startMove(step, slug, '--to', 'second');
+      moving.process.kill(signal);
+      const present = `${slug}-now`;
+      const refused = await servers.run(['edit', slug, '--slug', present]);
+      moving.process.kill('SIGCONT');
+      const { code, stderr } = await moving.ended;
+      if (signal === 'SIGKILL') await servers.runWell(['databases', 'prune', slug]);
+      else expect(code, stderr).to.equal(0);
+      await servers.runWell(['edit', slug, '--slug', present]);
+      if (signal === 'SIGKILL') await servers.move(present, '--to', 'second');
+      created.push(await create('after'));
+
+      expect(refused.code).to.equal(1);
+      expect(refused.stderr).to.include(`bin/backoffice databases prune ${slug}`);
+      expect(await servers.serverOf(present)).to.equal('second');
+      const keys = () => receiver.at(`/${slug}`).map(({ body }) => body.data.Key);
+      await eventually(() => keys().length >= created.length);
+      expect(keys()).to.deep.equal(created);
+      const { body } = await client.get(`/api/v1/Changes?after=${cursor}`);
+      expect(body.map(({ Key }: { Key: string }) => Key)).to.deep.equal(created);
+      const logged = JSON.parse(await servers.runWell(['logs', present, '--json'])).items;
+      expect(logged.map(({ command }: { command: string }) => command)).to.include('move');
+    });
+  }
 });
