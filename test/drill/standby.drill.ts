@@ -75,7 +75,7 @@ describe('drill: a standby', () => {
     expect(await name()).to.equal('Changed');
   });
 
-  it('a standby that lacks nothing keeps cursors when it is promoted, and a webhook goes on without a gap', async () => {
+  it('a standby that lacks nothing keeps cursors when it is promoted, and a webhook goes on without a gap, also over moves before and after', async () => {
     await pointTo(primary.url);
     const words = ['move', 'acme', '--to', 'second', '--pause', '60'];
     const { code, stderr } = await runCommand('scripts/tenant.ts', words, world.environment);
@@ -115,5 +115,15 @@ describe('drill: a standby', () => {
       return response.body.length >= created.length && response.body;
     });
     expect(changes.map(({ Key }: { Key: string }) => Key)).to.deep.equal(created);
+
+    const back = ['move', 'acme', '--to', 'default', '--pause', '60'];
+    const moved = await runCommand('scripts/tenant.ts', back, world.environment);
+    expect(moved.code, moved.stderr).to.equal(0);
+    const last = await promoted.post(path, { Code: 'XAC', Name: 'after the move' });
+    created.push(String(last.body.Id));
+    await eventually(() => keys().length >= created.length);
+    expect(keys()).to.deep.equal(created);
+    const later = await promoted.get(`/api/v1/Changes?after=${cursor}`);
+    expect(later.body.map(({ Key }: { Key: string }) => Key)).to.deep.equal(created);
   });
 });
