@@ -182,6 +182,7 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
     ['backup verify', of()],
     ['backup drill', () => ({ args: ['--count', '2'], refusal: another })],
     ['backup prune', () => ({ args: [], refusal: another })],
+    ['backup recognise', slug => ({ args: [slug], refusal: another })],
     ['retention', of('--activity', '2y')],
     ['retention apply', slug => ({ args: [slug, '--yes'], refusal: another })],
     ['retention log', of()],

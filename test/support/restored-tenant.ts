@@ -5,10 +5,12 @@ import { killedRestore, pauseRun } from './paused-run.ts';
 import { runCommand } from './run-command.ts';
 import { useServerFolder } from './server-folder.ts';
 import { backUp, succeed } from './succeed.ts';
-import { use } from './use.ts';
+import { laterObject, use } from './use.ts';
 import { createWorld, useLogin } from './world.ts';
 
 const path = '/api/v1/EntityStatus';
+/** Well below the lifetime of an access token. */
+const maxLoginMs = 5 * 60_000;
 
 /**
  * Makes a world whose tenant acme has a restored database beside its own. Both have the status
@@ -19,7 +21,9 @@ export function useRestoredTenant() {
   const world = use(async () =>
     createWorld({ ACQUIRE_TIMEOUT_MS: '2000', ...(await backupSettings(archives)) }),
   );
-  const acme = useLogin(world, 'acme');
+  let client: Client;
+  let loggedInAt = 0;
+  const acme = laterObject(() => client);
   const globex = useLogin(world, 'globex');
   const command = (...args: string[]) =>
     runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
@@ -27,11 +31,21 @@ export function useRestoredTenant() {
   /** Returns the status of the response. */
   const post = async (Title: string): Promise<number> => (await acme.post(path, { Title })).status;
 
+  async function login(): Promise<void> {
+    client = await world.login(world.acme);
+    loggedInAt = Date.now();
+  }
+
   before(async () => {
+    await login();
     await post('restored');
     await backUp(world.environment);
     await run('restore', 'acme', '--archive', 'latest');
     await post('later');
+  });
+  // A drill can last longer than an access token.
+  beforeEach(async () => {
+    if (Date.now() - loggedInAt > maxLoginMs) await login();
   });
 
   return {
