@@ -2,11 +2,10 @@ import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { storableText } from '../command/texts.ts';
 import {
   type ArchiveRow,
+  type FoundFact,
   type ListedBytes,
-  type MissingArchive,
   readArchiveRows,
-  recordChecksums,
-  recordMissing,
+  recordFound,
   reviveArchives,
 } from './archive-rows.ts';
 import { parseArchiveName, tenantOfObject } from './target/archive-name.ts';
@@ -166,19 +165,19 @@ export class ArchiveList {
    * Returns the complete archives that the target does not list as they were written, with what
    * it has instead of the newest one of each database.
    */
-  missing(): (MissingArchive & { readonly row: ArchiveRow })[] {
+  missing(): { readonly row: ArchiveRow; readonly error: string | null }[] {
     return [...this.#complete.keys()].flatMap(owner =>
       this.of(owner).flatMap((row, index) => {
         const error = differenceOf(row, this.objectOf(row));
         if (error === undefined) return [];
 
-        return [{ name: row.name, error: index === 0 ? error : null, row }];
+        return [{ row, error: index === 0 ? error : null }];
       }),
     );
   }
 
   /** Returns complete archives whose checksum in the store is not known yet, with it. */
-  unknownChecksums(): ListedBytes[] {
+  unknownChecksums(): FoundFact[] {
     return this.rows.flatMap(row => {
       const object = this.objectOf(row);
       if (row.state !== 'complete' || row.checksum !== null || !object?.checksum) return [];
@@ -231,11 +230,11 @@ export async function settleListing(
   }
 
   const missing = list.missing();
-  await recordMissing(control, target, missing);
   for (const { row } of missing) {
     list.remove(row);
   }
-  await recordChecksums(control, target, list.unknownChecksums());
+  const gone = missing.map(({ row, error }) => ({ name: row.name, isGone: true, error }));
+  await recordFound(control, target, [...gone, ...list.unknownChecksums()]);
 
   return missing.filter(({ error }) => error !== null).map(({ row }) => row);
 }

@@ -212,7 +212,7 @@ export interface Unremoved {
 /** Records which objects were removed, and why others were not. */
 export async function recordRemovals(
   control: Queryable,
-  { description }: Target,
+  target: Target,
   removed: readonly string[],
   notRemoved: readonly Unremoved[],
 ): Promise<void> {
@@ -222,17 +222,10 @@ export async function recordRemovals(
          delete from archives where target = $1 and name = any ($2) and sha256 is null)
        update archives set state = 'gone', removed_at = now(), error = null
         where target = $1 and name = any ($2) and sha256 is not null`,
-      [description, removed],
+      [target.description, removed],
     );
   }
-  if (notRemoved.length > 0) {
-    await control.query(
-      `update archives a set error = refused.error
-         from json_to_recordset($2::json) as refused (name text, error text)
-        where a.target = $1 and a.name = refused.name`,
-      [description, JSON.stringify(notRemoved)],
-    );
-  }
+  await recordFound(control, target, notRemoved);
 }
 
 /**
@@ -261,26 +254,37 @@ export async function recordTenantRemoved(
   );
 }
 
-/** A complete archive that the target does not have any more. */
-export interface MissingArchive {
+/** A fact that a command has found about the object of a row. */
+export interface FoundFact {
   readonly name: string;
-  /** The fault, as a sentence, of the newest archive of a database; null of an older one. */
-  readonly error: string | null;
+  /** True: the target does not have the object of a complete row any more. */
+  readonly isGone?: boolean;
+  /**
+   * The reason why it was not removed; or its fault, as a sentence, if it is gone: null of one
+   * that is not the newest of its database.
+   */
+  readonly error?: string | null;
+  /** The checksum that the store has of it. */
+  readonly checksum?: string | null;
 }
 
-/** Records that the target does not have the objects of complete rows. */
-export async function recordMissing(
+/** Records facts about the objects of rows; a fact that is left out stays as it is. */
+export async function recordFound(
   control: Queryable,
   { description }: Target,
-  missing: readonly MissingArchive[],
+  facts: readonly FoundFact[],
 ): Promise<void> {
-  if (missing.length === 0) return;
+  if (facts.length === 0) return;
 
   await control.query(
-    `update archives a set state = 'gone', removed_at = now(), error = missing.error
-       from json_to_recordset($2::json) as missing (name text, error text)
-      where a.target = $1 and a.name = missing.name and a.state = 'complete'`,
-    [description, JSON.stringify(missing)],
+    `update archives a
+        set state = case when "isGone" then 'gone' else a.state end,
+            removed_at = case when "isGone" then now() else a.removed_at end,
+            error = case when "isGone" or found.error is not null then found.error else a.error end,
+            store_checksum = coalesce(found.checksum, a.store_checksum)
+       from json_to_recordset($2::json) as found (name text, "isGone" boolean, error text, checksum text)
+      where a.target = $1 and a.name = found.name and ("isGone" is not true or a.state = 'complete')`,
+    [description, JSON.stringify(facts)],
   );
 }
 
@@ -314,22 +318,6 @@ export async function reviveArchives(
   );
 
   return rows;
-}
-
-/** Records the checksums that the store has of complete archives. */
-export async function recordChecksums(
-  control: Queryable,
-  { description }: Target,
-  listed: readonly ListedBytes[],
-): Promise<void> {
-  if (listed.length === 0) return;
-
-  await control.query(
-    `update archives a set store_checksum = listed.checksum
-       from json_to_recordset($2::json) as listed (name text, checksum text)
-      where a.target = $1 and a.name = listed.name`,
-    [description, JSON.stringify(listed)],
-  );
 }
 
 /** Records that databases are unchanged since these archives. */

@@ -66,7 +66,7 @@ export async function listArchives(
     const list = await readArchiveList(control, target, await readInstallationId(control));
     const owners = await readOwners(control);
     const present = fingerprintRecipients(recipients);
-    const missing = new Set(list.missing().map(({ name }) => name));
+    const missing = new Set(list.missing().map(({ row }) => row.name));
     const listed = listedArchives(list).filter(
       ({ tenant }) => guid === undefined || tenant === guid,
     );
