@@ -258,7 +258,7 @@ describe('architecture', () => {
   it('src has main.ts and the seven folders, and src/operator its thirteen', async () => {
     expect((await readdir(join(root, 'src'))).sort()).to.deep.equal([...folders, 'main.ts'].sort());
     expect((await readdir(join(root, 'src/operator'))).sort()).to.deep.equal(
-      [...operatorFolders, 'README.md'].sort(),
+      [...operatorFolders, 'ARCHITECTURE.md', 'README.md'].sort(),
     );
   });
 
