@@ -304,7 +304,7 @@ describe('filters of lists', () => {
   });
 
   it('q finds what each of its words alone finds in common, short or long, in any script', async () => {
-    const path = '/api/v1/Activity?limit=1000&sort=-Id';
+    const path = `/api/v1/Activity?limit=1000&sort=Id&filter[Screen]=${encodeURIComponent('İb')}`;
     const comments = ['İç Ürün 5%', 'iç ürün a_b', 'IÇ é ürün', 'ab c\\d Ürün', 'ΣΑΣ ας iç'];
     for (const Comment of comments) {
       await admin.post('/api/v1/Activity', { ActivityCode: 4, Comment, Screen: 'İb' });
