@@ -22,11 +22,14 @@ describe('PROCESSES', () => {
   });
   /** The answers to the first requests, which arrive together. */
   let together: Answer[];
+  /** The metrics after these requests. */
+  let metrics: Awaited<ReturnType<typeof service.readMetrics>>;
 
   before(async () => {
     expect(service.workerPids(), service.output.stderr).to.have.length(processes);
     together = await send('198.51.100.1', max + 10);
     await eventually(() => service.requestPids().size === processes);
+    metrics = await service.readMetrics();
   });
 
   /**
@@ -44,8 +47,7 @@ describe('PROCESSES', () => {
   const falling = (from: number): number[] =>
     Array.from({ length: from }, (_, index) => from - 1 - index);
 
-  it('one scrape has the sums of all workers', async () => {
-    const metrics = await service.readMetrics();
+  it('one scrape has the sums of all workers', () => {
     const requests = [...metrics].filter(([name]) => name.startsWith('http_requests_total'));
     const sum = (values: number[]): number => values.reduce((total, value) => total + value, 0);
     expect(sum(requests.map(([, value]) => value))).to.equal(together.length);
