@@ -131,6 +131,7 @@ export async function planLostFleet(
       ? withLaterEntity(users.get(each.tenant.id), each.found.expected.time)
       : [],
   }));
+
   return {
     document: planned,
     text: () =>

@@ -68,7 +68,7 @@ export async function bytesByServer({
   return new Map(rows.map(({ name, ...measured }) => [name, measured]));
 }
 
-/** What an operator states about a server; undefined: it stays as it is. */
+/** The facts that an operator states about a server; undefined: one stays as it is. */
 export interface StatedServer {
   /** The maximum number of tenants that are placed there automatically; null: no limit. */
   readonly capacity?: number | null | undefined;
