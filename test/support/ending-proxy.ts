@@ -1,5 +1,6 @@
 import { once } from 'node:events';
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { joinSockets } from './join-sockets.ts';
 
 /** A TCP proxy in front of a PostgreSQL server, which ends as a server that stops. */
 export interface EndingProxy {
@@ -17,7 +18,6 @@ export interface EndingProxy {
 
 /** @param url of the server */
 export async function startEndingProxy(url: string): Promise<EndingProxy> {
-  const { hostname, port } = new URL(url);
   const sockets = new Set<Socket>();
   let end = { after: Number.POSITIVE_INFINITY, refusing: false };
   let passed = 0;
@@ -35,20 +35,9 @@ export async function startEndingProxy(url: string): Promise<EndingProxy> {
   };
 
   const server = createServer(client => {
-    const upstream = connect(Number(port), hostname);
-    for (const [socket, other] of [
-      [client, upstream],
-      [upstream, client],
-    ] as const) {
-      sockets.add(socket);
-      socket.setNoDelay(true);
-      socket.on('error', () => {});
-      socket.on('data', packet => pass(packet, other));
-      socket.on('close', () => {
-        sockets.delete(socket);
-        other.destroy();
-      });
-    }
+    const upstream = joinSockets(client, url, sockets);
+    client.on('data', packet => pass(packet, upstream));
+    upstream.on('data', packet => pass(packet, client));
   });
   const listen = (at: number) => once(server.listen(at, '127.0.0.1'), 'listening');
 

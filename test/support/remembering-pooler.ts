@@ -1,5 +1,6 @@
 import { once } from 'node:events';
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { joinSockets } from './join-sockets.ts';
 
 /** A pooler in session mode in front of a PostgreSQL server. */
 export interface RememberingPooler {
@@ -20,23 +21,10 @@ export async function startRememberingPooler(
   serverUrl: string,
   statements: string,
 ): Promise<RememberingPooler> {
-  const { hostname, port } = new URL(serverUrl);
   const sockets = new Set<Socket>();
 
   const server = createServer(client => {
-    const upstream = connect(Number(port), hostname);
-    for (const [socket, other] of [
-      [client, upstream],
-      [upstream, client],
-    ] as const) {
-      sockets.add(socket);
-      socket.setNoDelay(true);
-      socket.on('error', () => {});
-      socket.on('close', () => {
-        sockets.delete(socket);
-        other.destroy();
-      });
-    }
+    const upstream = joinSockets(client, serverUrl, sockets);
 
     client.on('data', packet => upstream.write(packet));
 

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { joinSockets } from './join-sockets.ts';
 import { postgresUrl } from './test-server.ts';
 
 /**
@@ -66,7 +67,6 @@ interface Hold {
  * that its first packet names (no TLS).
  */
 export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy> {
-  const { hostname, port } = new URL(url);
   const silent = new Map<string, (packet: Buffer) => boolean>();
   const opened: string[] = [];
   const clients = new Map<Socket, string>();
@@ -78,19 +78,7 @@ export async function startSilentProxy(url = postgresUrl()): Promise<SilentProxy
   const sockets = new Set<Socket>();
 
   const server = createServer(client => {
-    const upstream = connect(Number(port), hostname);
-    for (const [socket, other] of [
-      [client, upstream],
-      [upstream, client],
-    ] as const) {
-      sockets.add(socket);
-      socket.setNoDelay(true);
-      socket.on('error', () => {});
-      socket.on('close', () => {
-        sockets.delete(socket);
-        other.destroy();
-      });
-    }
+    const upstream = joinSockets(client, url, sockets);
 
     let database: string | undefined;
     let isSilent = false;
