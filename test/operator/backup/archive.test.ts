@@ -1,10 +1,14 @@
 import { randomUUID } from 'node:crypto';
+import type { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect } from 'chai';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { boundsOf } from '../../../src/operator/backup/archive/archive-bytes.ts';
 import { makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
 import { checkArchive, readPieces } from '../../../src/operator/backup/archive/open-archive.ts';
 import {
+  archiveInto,
   check,
   faultOf,
   inChunks,
@@ -15,10 +19,14 @@ import {
   type TarMember,
   tarOf,
 } from '../../support/age-archives.ts';
-import { useWorld } from '../../support/world.ts';
+import { eventually } from '../../support/eventually.ts';
+import { startSilentProxy } from '../../support/silent-proxy.ts';
+import { use } from '../../support/use.ts';
+import { sql, useWorld } from '../../support/world.ts';
 
 describe('an archive', () => {
   const world = useWorld();
+  const proxy = use(startSilentProxy);
   let archive: MadeArchive;
 
   before(async () => {
@@ -256,9 +264,51 @@ describe('an archive', () => {
     expect(await read(members.slice(0, first))).to.equal('it was replaced while it was read');
   });
 
-  it('an error of the database or of its reader ends the writing, and is the one that is thrown', async () => {
+  it('an archive of the database of another tenant is refused', async () => {
     const broken = { ...world.acme, guid: randomUUID() };
     const error = await makeArchive(broken).catch((reason: Error) => reason);
     expect((error as Error).message).to.include('belongs to another tenant');
   });
+
+  it('an archive whose database ends before the first byte is read ends with that error, and has no bytes', async () => {
+    // The first table, which is read as soon as the schema has been written.
+    await sql(world.acme, 'create table "A table" as select 1 as id');
+    const copy = proxy.hold(world.acme.database, packet => packet.includes('copy '));
+    const started = Promise.withResolvers<Readable>();
+
+    const ended = write(body => {
+      started.resolve(body);
+      return new Promise<never>(() => {});
+    });
+    const body = await started.promise;
+    await eventually(() => copy.isHolding);
+    proxy.cut();
+
+    expect(await ended).to.equal('Connection terminated unexpectedly');
+    expect(await buffer(body).catch(reasonOf)).to.be.a('string');
+  });
+
+  it('an archive whose reader fails before it reads a byte ends with the error of the reader', async () => {
+    const ended = await write(async body => {
+      body.destroy();
+      await nextTurn();
+      throw new Error('the disk is full');
+    });
+
+    expect(ended).to.equal('the disk is full');
+  });
+
+  /** Archives acme, and returns the message of the error with which that ends. */
+  const write = (writer: (body: Readable) => Promise<never>): Promise<string> =>
+    archiveInto(
+      { ...world.acme, adminUrl: proxy.through(world.acme.adminUrl) },
+      {
+        macKey: archive.macKey,
+        installation: randomUUID(),
+        recipients: [archive.identity.recipient],
+      },
+      writer,
+    ).then(() => 'none', reasonOf);
+
+  const reasonOf = (error: Error): string => error.message;
 });

@@ -32,6 +32,9 @@ export function seal(
   onTarBytes: (bytes: number) => void = () => {},
 ): Readable {
   async function* sealed(): AsyncGenerator<Uint8Array> {
+    // A pipeline would wait for ever for a tar that has ended before.
+    if (tar.destroyed) throw new Error('the tar has ended before it was read');
+
     const zstd = createZstdCompress({ chunkSize: chunkBytes });
     // An error of the tar destroys the compressor, whose reader then throws it.
     const fed = pipeline(tar, zstd).catch(() => {});

@@ -62,6 +62,8 @@ export class UnreadArchiveError extends Error {
  */
 export function writeArchive(plan: ArchivePlan): WrittenArchive {
   const tar = pack();
+  // Nobody listens before the body is read, and then an error would end the process.
+  tar.on('error', () => {});
   const finished = fill(plan, new MemberWriter(tar, new Date(plan.subject.time))).catch(error => {
     tar.destroy(error);
     throw error;
@@ -179,11 +181,15 @@ class MemberWriter {
     const rejectUnread = (cause: Error): void =>
       reject(new UnreadArchiveError(`nobody has read ${name} to its end`, { cause }));
     const entry = { name, size: bytes.length, mode: 0o600, mtime: this.#time };
-    const written = this.#tar.entry(entry, bytes, error =>
-      error ? rejectUnread(error) : resolve(),
-    );
-    // Without a listener, this error would end the process before it reports the reason.
-    written.on('error', rejectUnread);
+    try {
+      const written = this.#tar.entry(entry, bytes, error =>
+        error ? rejectUnread(error) : resolve(),
+      );
+      // Without a listener, this error would end the process before it reports the reason.
+      written.on('error', rejectUnread);
+    } catch (error) {
+      rejectUnread(error as Error); // the reader has ended between two members
+    }
     this.#members.push({ name, bytes: bytes.length, sha256 });
   }
 
