@@ -1,10 +1,12 @@
 import { expect } from 'chai';
-import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { databaseNameOf, databaseUrl } from '../../../src/control/server-urls.ts';
 import { addClient } from '../../../src/operator/credentials/clients.ts';
 import { addByHand, readAddedByHand } from '../../support/added-by-hand.ts';
+import { startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { startMailServer } from '../../support/mail-server.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { startSilentProxy } from '../../support/silent-proxy.ts';
 import { stopCommand } from '../../support/stopped-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { use } from '../../support/use.ts';
@@ -270,6 +272,16 @@ describe('clones of tenants', () => {
       await command.kill();
     }
 
+    /** Ends the session for whose lock a command waits; returns true if there is one. */
+    const endLockHolder = async (): Promise<boolean> => {
+      const ended = await controlSql(
+        world,
+        `select pg_terminate_backend(holder) from pg_stat_activity, unnest(pg_blocking_pids(pid)) as holder
+          where datname = current_database() and query like 'select pg_advisory_lock%'`,
+      );
+      return ended.length > 0;
+    };
+
     /** Returns everything that the control database has of a tenant, as text. */
     async function allOf(slug: string): Promise<string> {
       const rows = await controlSql(
@@ -357,6 +369,40 @@ describe('clones of tenants', () => {
       );
       const adminUrl = databaseUrl(postgresUrl(), tenant?.database ?? '');
       expect(await sql({ adminUrl }, 'select from entities')).to.deep.equal([]);
+    });
+
+    it('a clone that was paused before it adds its users adds nobody once another run has made the tenant', async () => {
+      const proxy = await startSilentProxy();
+      const held = proxy.hold(databaseNameOf(world.installation.controlUrl), packet =>
+        packet.includes('join tenant_databases d on d.tenant_id = t.id'),
+      );
+      const paused = startScript('scripts/tenant.ts', ['clone', 'acme', 'paused'], {
+        ...world.environment,
+        DATABASE_URL: proxy.through(world.installation.controlUrl),
+      });
+      await eventually(() => held.isHolding);
+
+      const other = run('provision', 'paused', '--name', 'P', '--admin-email', 'a@paused.test');
+      // The run that is paused loses its lock.
+      await eventually(() => endLockHolder());
+      const made = await other;
+      held.release();
+      const { code, stderr } = await paused.ended;
+
+      expect(made.code, made.stderr).to.equal(0);
+      expect(code).to.equal(1);
+      expect(stderr).to.include('it has ended');
+      expect(await allOf('paused'))
+        .to.include('a@paused.test')
+        .and.include('"isolated":false')
+        .and.not.include('acme');
+      const [tenant] = await controlSql<{ database: string }>(
+        world,
+        `select database_name as database from tenants where slug = 'paused' and status = 'active'`,
+      );
+      const adminUrl = databaseUrl(postgresUrl(), tenant?.database ?? '');
+      expect(await sql({ adminUrl }, 'select from entities')).to.deep.equal([]);
+      await proxy.close();
     });
 
     it('a clone has no user, role, audit entry or record of a provision that was killed', async () => {
