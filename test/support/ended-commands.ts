@@ -109,14 +109,14 @@ async function change({ acme }: World, run: number): Promise<void> {
 }
 
 /**
- * Returns what is wrong with the end of a command; undefined: it has ended with a sentence and
- * a documented code.
+ * Returns what is wrong with the end of a command; undefined: it has succeeded, or has ended
+ * with a sentence and a documented code.
  */
 export function faultOfEnd({ code, signal, stdout, stderr }: ScriptResult): string | undefined {
   const text = `${stdout}${stderr}`.trim();
   const isSentence = /[.!?]$| -c 'select 1'$|: bin\/backoffice [^\n]+$/.test(text);
   const isForeign = /^ +at |Warning:|Unexpected error/m.test(text);
-  const isWell = (code === 0 || code === 1) && isSentence && !isForeign;
+  const isWell = !isForeign && (code === 0 || (code === 1 && isSentence));
 
   return isWell ? undefined : `${code ?? signal}: ${text.slice(-500)}`;
 }
