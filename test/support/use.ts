@@ -22,6 +22,21 @@ export function use<T extends { close(): Promise<unknown> }>(create: () => Promi
 }
 
 /**
+ * Makes something before each test of a `describe`, and closes it after the test: for tests
+ * that change what others count. A world takes 0.3 s, two servers 0.7 s.
+ * @returns it, as `use` does
+ */
+export function useEach<T extends { close(): Promise<unknown> }>(create: () => Promise<T>): T {
+  let made: T;
+  beforeEach(async () => {
+    made = await create();
+    cleanups.push(() => made.close());
+  });
+  afterEach(() => cleanups.pop()?.());
+  return laterObject(() => made);
+}
+
+/**
  * Makes an empty folder before the tests of a `describe`, and removes it after them.
  * @returns its path
  */

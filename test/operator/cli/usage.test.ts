@@ -9,7 +9,9 @@ const january = ['--from', '2025-01-01', '--to', '2025-02-01'];
 
 describe('usage', () => {
   const world = useWorld();
-  before(async () => {
+  // A process of the service that stops removes hours that are older than 100 days.
+  beforeEach(async () => {
+    await controlSql(world, 'delete from tenant_usage');
     const rows = [
       [world.acme.id, '2025-01-01T00:00Z', 10, 1, 2, 1_000, 1_500.4, 8_000_000],
       [world.acme.id, '2025-01-01T23:00Z', 20, 0, 0, 2_000, 0.2, null],

@@ -6,14 +6,14 @@ import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { startMailServer } from '../../support/mail-server.ts';
 import { TwoServers } from '../../support/two-servers.ts';
-import { use, useFolder } from '../../support/use.ts';
+import { use, useEach, useFolder } from '../../support/use.ts';
 
 const path = '/api/v1/EntityStatus';
 
 describe('a tenant that gets another slug', () => {
   const mail = use(startMailServer);
   const receiver = use(startReceiver);
-  const servers = use(() =>
+  const servers = useEach(() =>
     TwoServers.start({ SMTP_URL: mail.url, WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted }),
   );
   const folder = useFolder();
@@ -53,6 +53,7 @@ describe('a tenant that gets another slug', () => {
     const { world } = servers;
     const { acme, anonymous } = world;
     const { email } = acme.admin;
+    await servers.runWell(['edit', 'acme', '--slug', 'acme-two']);
     const asked = await anonymous.post(
       '/api/v1/auth/reset-password',
       { email },
@@ -80,6 +81,8 @@ describe('a tenant that gets another slug', () => {
   });
 
   it('a manifest with an alias or a reserved slug changes no tenant, alone and in a folder', async () => {
+    await servers.runWell(['edit', 'acme', '--slug', 'acme-two']);
+    await servers.runWell(['edit', 'acme-two', '--slug', 'acme-three', '--alias-days', '0']);
     await servers.runWell(['edit', 'acme-three', '--slug', 'acme-four']);
     const manifests = join(folder, 'manifests');
     await mkdir(manifests);

@@ -40,22 +40,20 @@ describe('clones of tenants', () => {
     await addClient(world.installation, 'acme', world.acme.admin.email, 'Old program');
     await admin.post('/api/v1/Currency', { Code: 'CHF', Name: 'Franc' });
     await sql(world.acme, addByHand);
-    const { code, stdout, stderr } = await runCommand(
-      'scripts/tenant.ts',
-      ['clone', 'acme', 'copy', '--login', world.acme.admin.email, '--json'],
-      world.environment,
-    );
+    clone = await cloneTenant(world.acme, 'copy');
+  });
+
+  const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
+
+  /** Clones a tenant. Its administrator logs in to the clone with the same password. */
+  async function cloneTenant({ slug: source, admin }: TestTenant, newSlug: string) {
+    const args = ['clone', source, newSlug, '--login', admin.email, '--json'];
+    const { code, stdout, stderr } = await run(...args);
     expect(code, stderr).to.equal(0);
     const { id, guid, slug, database } = JSON.parse(stdout);
-    clone = {
-      id,
-      guid,
-      slug,
-      database,
-      adminUrl: databaseUrl(postgresUrl(), database),
-      admin: world.acme.admin,
-    };
-  });
+    const adminUrl = databaseUrl(postgresUrl(), database);
+    return { id, guid, slug, database, adminUrl, admin };
+  }
 
   it('a clone has the data of its source, and its sequences continue', async () => {
     const copy = await world.login(clone);
@@ -118,27 +116,24 @@ describe('clones of tenants', () => {
   });
 
   it('a clone sends no mail and refuses legacy clients, until its isolation is ended', async () => {
-    const { email } = world.acme.admin;
-    const client = await addClient(world.installation, 'copy', email, 'Test program');
+    const isolated = await cloneTenant(world.acme, 'isolated');
+    const { email } = isolated.admin;
+    const client = await addClient(world.installation, 'isolated', email, 'Test program');
     const headers = {
       Authorization: `Basic ${Buffer.from(`${client.id}:${client.secret}`).toString('base64')}`,
     };
     const requestToken = () => world.anonymous.get('/api/Data/GenerateToken', headers);
     const requestMail = () =>
-      world.anonymous.post('/api/v1/auth/reset-password', { email }, { 'X-Tenant': clone.guid });
+      world.anonymous.post('/api/v1/auth/reset-password', { email }, { 'X-Tenant': isolated.guid });
     expect((await requestMail()).status).to.equal(202);
     await eventually(() =>
-      world.logs.some(line => line.includes('mail_withheld') && line.includes(clone.guid)),
+      world.logs.some(line => line.includes('mail_withheld') && line.includes(isolated.guid)),
     );
     expect(mails.messages).to.have.length(0);
     expect(world.logs.join('')).not.to.include(email);
     expect((await requestToken()).status).to.equal(410);
 
-    const { code, stdout } = await runCommand(
-      'scripts/tenant.ts',
-      ['isolate', 'copy', '--off', '--json'],
-      world.environment,
-    );
+    const { code, stdout } = await run('isolate', 'isolated', '--off', '--json');
     expect([code, JSON.parse(stdout).isolated]).to.deep.equal([0, false]);
     const { body } = await eventually(async () => {
       const response = await requestToken();
@@ -146,10 +141,9 @@ describe('clones of tenants', () => {
     });
     expect((await requestMail()).status).to.equal(202);
     await mails.waitForToken(email);
-    await runCommand('scripts/tenant.ts', ['isolate', 'copy', '--yes'], world.environment);
+    await run('isolate', 'isolated', '--yes');
     const used = world.anonymous.withToken(body.token);
     await eventually(async () => (await used.get('/api/v1/EntityStatus')).status === 410);
-    await controlSql(world, 'delete from api_clients where id = ?', [client.id]);
   });
 
   it('a clone has no session, API client or token of its source, and has its own signing key', async () => {
@@ -176,10 +170,11 @@ describe('clones of tenants', () => {
   });
 
   it('a change of a clone does not change its source, and the reverse', async () => {
-    const copy = await world.login(clone);
+    const changed = await cloneTenant(world.acme, 'changed');
+    const copy = await world.login(changed);
     await copy.put('/api/v1/EntityStatus/1', { Title: 'Changed in the copy' });
     expect((await admin.get('/api/v1/EntityStatus/1')).body.Title).to.equal('Prospect');
-    const append = sql(clone, 'delete from audit_log').then(
+    const append = sql(changed, 'delete from audit_log').then(
       () => 'deleted',
       () => 'refused',
     );
@@ -187,14 +182,8 @@ describe('clones of tenants', () => {
   });
 
   it('nobody logs in to a clone but the users who were named, and the plan says so', async () => {
-    const run = (...args: string[]) =>
-      runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
-    const plan = await runCommand(
-      'scripts/tenant.ts',
-      ['clone', 'acme', 'closed', '--dry-run'],
-      world.environment,
-    );
-    const made = await run('clone', 'acme', 'closed');
+    const plan = await run('clone', 'acme', 'closed', '--dry-run');
+    const made = await run('clone', 'acme', 'closed', '--json');
     const { guid } = JSON.parse(made.stdout);
 
     const login = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
@@ -221,42 +210,40 @@ describe('clones of tenants', () => {
   });
 
   it('user disable, remove, password and role name the clones in which the address may log in, also those of clones', async () => {
+    await world.loginAs(world.globex, {});
+    await cloneTenant(world.globex, 'trial');
     const [user] = await controlSql<{ email: string }>(
       world,
-      `select email from users where tenant_id = ? and scope = 'Self'`,
-      [world.acme.id],
+      'select email from users where tenant_id = ? and email <> ?',
+      [world.globex.id, world.globex.admin.email],
     );
     const email = user?.email ?? '';
-    const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
     const plans = (): Promise<{ stdout: string }[]> =>
       Promise.all([
-        run('user', 'disable', 'acme', email, '--dry-run'),
-        run('user', 'remove', 'acme', email, '--dry-run'),
-        run('user', 'password', 'acme', email, '--dry-run'),
-        run('user', 'role', 'acme', email, 'Member', '--dry-run'),
+        run('user', 'disable', 'globex', email, '--dry-run'),
+        run('user', 'remove', 'globex', email, '--dry-run'),
+        run('user', 'password', 'globex', email, '--dry-run'),
+        run('user', 'role', 'globex', email, 'Member', '--dry-run'),
       ]);
     for (const { stdout } of await plans()) {
-      expect(stdout).to.include(email).and.not.include('user disable copy');
+      expect(stdout).to.include(email).and.not.include('user disable trial');
     }
 
-    await run('user', 'enable', 'copy', email);
-    const made = await run('clone', 'copy', 'copy-of-copy', '--login', email);
+    await run('user', 'enable', 'trial', email);
+    const made = await run('clone', 'trial', 'trial-of-trial', '--login', email);
     expect(made.code, made.stderr).to.equal(0);
 
     for (const { stdout } of await plans()) {
-      expect(stdout).to.include(`bin/backoffice user disable copy ${email}`);
-      expect(stdout).to.include(`bin/backoffice user disable copy-of-copy ${email}`);
-      expect(stdout).not.to.include('user disable acme');
+      expect(stdout).to.include(`bin/backoffice user disable trial ${email}`);
+      expect(stdout).to.include(`bin/backoffice user disable trial-of-trial ${email}`);
+      expect(stdout).not.to.include('user disable globex');
     }
-    const { stdout } = await run('user', 'role', 'acme', email, 'Member');
-    expect(stdout).to.include(`bin/backoffice user disable copy-of-copy ${email}`);
-    expect((await run('user', 'role', 'acme', email)).stdout).not.to.include('user disable');
+    const { stdout } = await run('user', 'role', 'globex', email, 'Member');
+    expect(stdout).to.include(`bin/backoffice user disable trial-of-trial ${email}`);
+    expect((await run('user', 'role', 'globex', email)).stdout).not.to.include('user disable');
   });
 
   describe('under the slug of a clone that was killed', () => {
-    const run = (...args: string[]) =>
-      runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
-
     before(() =>
       controlSql(
         world,
@@ -299,7 +286,7 @@ describe('clones of tenants', () => {
     it('another clone of the same tenant takes over no login', async () => {
       await killClone('half');
 
-      const again = await run('clone', 'acme', 'half');
+      const again = await run('clone', 'acme', 'half', '--json');
 
       expect(again.code, again.stderr).to.equal(0);
       const open = await controlSql(
@@ -313,19 +300,8 @@ describe('clones of tenants', () => {
     it('a clone of another tenant shows its administrator no user, role, audit entry or record of the first one', async () => {
       await killClone('other');
 
-      const made = await run('clone', 'globex', 'other', '--login', world.globex.admin.email);
+      const other = await world.login(await cloneTenant(world.globex, 'other'));
 
-      expect(made.code, made.stderr).to.equal(0);
-      const { id, guid, slug, database } = JSON.parse(made.stdout);
-      const adminUrl = databaseUrl(postgresUrl(), database);
-      const other = await world.login({
-        id,
-        guid,
-        slug,
-        database,
-        adminUrl,
-        admin: world.globex.admin,
-      });
       for (const path of [
         'AuditLog',
         'AuditLog?resource=User',
@@ -429,13 +405,10 @@ describe('clones of tenants', () => {
   it('a clone under a used slug, or of a missing tenant, is rejected', async () => {
     for (const args of [
       ['clone', 'acme', 'globex'],
-      ['clone', 'nobody', 'other'],
+      ['clone', 'nobody', 'of-nobody'],
       ['clone', 'acme', 'copy'],
     ]) {
-      expect(
-        (await runCommand('scripts/tenant.ts', args, world.environment)).code,
-        args.join(' '),
-      ).to.equal(1);
+      expect((await run(...args)).code, args.join(' ')).to.equal(1);
     }
   });
 });

@@ -9,13 +9,13 @@ import { announcedMs, eventually } from '../../support/eventually.ts';
 import { readLockWaiters } from '../../support/lock-waiters.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { sql, useLogin, useWorld } from '../../support/world.ts';
+import { useEach } from '../../support/use.ts';
+import { createWorld, sql } from '../../support/world.ts';
 
 const counts = { countries: 249, currencies: 155, units: 113 };
 
 describe('packs of reference data', () => {
-  const world = useWorld();
-  const admin = useLogin(world, 'acme');
+  const world = useEach(() => createWorld());
 
   const tenant = (...args: string[]) =>
     runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
@@ -27,6 +27,8 @@ describe('packs of reference data', () => {
   }
 
   it('a dry run of packs apply names each row that the tenant lacks, and adds none', async () => {
+    const admin = await world.login(world.acme);
+
     const { rows } = await packs('apply', 'acme', '--packs', 'units', '--dry-run');
 
     expect(rows).to.have.length(counts.units);
@@ -35,6 +37,7 @@ describe('packs of reference data', () => {
   });
 
   it('packs apply adds what is missing, keeps what the tenant changed or deleted, and writes audit entries', async () => {
+    const admin = await world.login(world.acme);
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Our euro', DecimalPlaces: 4 });
     const { body: dollar } = await admin.post('/api/v1/Currency', {
       Code: 'USD',

@@ -11,7 +11,6 @@ import { storeFindings } from './stored-findings.ts';
 
 describe('health of tenants', () => {
   const world = useWorld();
-  const folder = useFolder();
 
   const run = (...args: string[]) => runCommand('scripts/backoffice.ts', args, world.environment);
 
@@ -257,6 +256,41 @@ describe('health of tenants', () => {
     }
   });
 
+  it('each switch of a tenant is listed with the database and the server before it', async () => {
+    await controlSql(
+      world,
+      `insert into tenant_databases (tenant_id, server_id, database_name, role_name, state, origin, kept_by, current_during)
+       select id, server_id, 'kept_before_test', role_name, 'kept', 'the template', 'move',
+              tstzmultirange(tstzrange(now() - interval '2 days', now() - interval '1 day'))
+         from tenants where slug = 'acme'`,
+    );
+    await controlSql(
+      world,
+      `update tenant_databases set current_since = now() where database_name = '${world.acme.database}'`,
+    );
+    try {
+      const places = await listPlaces(world.installation, world.acme.id);
+
+      expect(places.map(({ database }) => database)).to.deep.equal([
+        'kept_before_test',
+        world.acme.database,
+      ]);
+      expect(places[1]?.before).to.deep.equal({ database: 'kept_before_test', server: 'default' });
+    } finally {
+      await controlSql(
+        world,
+        `delete from tenant_databases where database_name = 'kept_before_test'`,
+      );
+    }
+  });
+});
+
+describe('history of tenants', () => {
+  const world = useWorld();
+  const folder = useFolder();
+
+  const run = (...args: string[]) => runCommand('scripts/backoffice.ts', args, world.environment);
+
   it('the history of each tenant begins with how it was made, by whom and why, also from a folder and as a clone', async () => {
     const manifests = join(folder, 'manifests');
     await mkdir(manifests);
@@ -287,33 +321,5 @@ describe('health of tenants', () => {
     const [clone] = await logOf('acme-copy');
     expect(clone).to.deep.include({ command: 'clone', reason: 'a trial' });
     expect(clone.arguments).to.deep.equal({ newSlug: 'acme-copy', from: 'acme' });
-  });
-
-  it('each switch of a tenant is listed with the database and the server before it', async () => {
-    await controlSql(
-      world,
-      `insert into tenant_databases (tenant_id, server_id, database_name, role_name, state, origin, kept_by, current_during)
-       select id, server_id, 'kept_before_test', role_name, 'kept', 'the template', 'move',
-              tstzmultirange(tstzrange(now() - interval '2 days', now() - interval '1 day'))
-         from tenants where slug = 'acme'`,
-    );
-    await controlSql(
-      world,
-      `update tenant_databases set current_since = now() where database_name = '${world.acme.database}'`,
-    );
-    try {
-      const places = await listPlaces(world.installation, world.acme.id);
-
-      expect(places.map(({ database }) => database)).to.deep.equal([
-        'kept_before_test',
-        world.acme.database,
-      ]);
-      expect(places[1]?.before).to.deep.equal({ database: 'kept_before_test', server: 'default' });
-    } finally {
-      await controlSql(
-        world,
-        `delete from tenant_databases where database_name = 'kept_before_test'`,
-      );
-    }
   });
 });

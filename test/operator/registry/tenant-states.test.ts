@@ -5,28 +5,25 @@ import type { Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { controlSql, useWorld } from '../../support/world.ts';
+import { controlSql, useLogin, useWorld } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
 describe('states of a tenant', () => {
   const world = useWorld();
-  let admin: Client;
-  let adminElsewhere: Client;
-  let globexAdmin: Client;
+  const acme = useLogin(world, 'acme');
+  const globex = useLogin(world, 'globex');
+  let otherUrl: string;
 
   before(async () => {
-    const other = await world.startAnotherServer();
-    admin = await world.login(world.acme);
-    adminElsewhere = admin.at(other.url);
-    globexAdmin = await world.login(world.globex);
+    otherUrl = (await world.startAnotherServer()).url;
   });
 
   const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
   /** Waits until both servers respond in this way. */
-  const bothRespond = (status: number, code?: string): Promise<unknown> =>
+  const bothRespond = (client: Client, status: number, code?: string): Promise<unknown> =>
     eventually(async () => {
-      const responses = [await admin.get(path), await adminElsewhere.get(path)];
+      const responses = [await client.get(path), await client.at(otherUrl).get(path)];
       return responses.every(
         ({ status: actual, body }) =>
           actual === status && (code === undefined || body.code === code),
@@ -34,17 +31,17 @@ describe('states of a tenant', () => {
     }, announcedMs);
 
   it('every process rejects a suspended tenant, and serves a resumed one without a new login', async () => {
-    await bothRespond(200);
+    await bothRespond(acme, 200);
     expect((await run('suspend', 'acme', '--yes')).code).to.equal(0);
-    await bothRespond(403, 'tenant_inactive');
+    await bothRespond(acme, 403, 'tenant_inactive');
     const login = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
       'X-Tenant': world.acme.guid,
     });
     expect([login.status, login.body.code]).to.deep.equal([403, 'tenant_required']);
-    expect((await globexAdmin.get(path)).status).to.equal(200);
+    expect((await globex.get(path)).status).to.equal(200);
     expect((await run('suspend', 'acme', '--yes')).code, 'a second suspend').to.equal(0);
     expect((await run('resume', 'acme', '--json')).stdout).to.include('"active"');
-    await bothRespond(200);
+    await bothRespond(acme, 200);
   });
 
   it('a transition that the state of the tenant does not allow is refused', async () => {
@@ -58,28 +55,36 @@ describe('states of a tenant', () => {
     ] as const) {
       expect((await run(...args)).code, args.join(' ')).to.equal(exitCode);
     }
-    await bothRespond(200);
+    await bothRespond(acme, 200);
   });
 
   it('a deleted tenant is refused, and an undeleted one has all of its data again', async () => {
-    expect((await admin.post(path, { Title: 'Kept' })).status).to.equal(201);
+    expect((await acme.post(path, { Title: 'Kept' })).status).to.equal(201);
     expect((await run('delete', 'acme', '--yes')).code).to.equal(0);
-    await bothRespond(403, 'tenant_inactive');
+    await bothRespond(acme, 403, 'tenant_inactive');
     expect((await run('undelete', 'acme')).code).to.equal(0);
-    await bothRespond(200);
-    expect((await admin.get(path)).body.map(({ Title }: { Title: string }) => Title)).to.include(
+    await bothRespond(acme, 200);
+    expect((await acme.get(path)).body.map(({ Title }: { Title: string }) => Title)).to.include(
       'Kept',
     );
   });
 
   it('purge leaves one row in purged_tenants, and another tenant with the slug gets another database', async () => {
-    await run('delete', 'acme', '--yes');
-    const purged = await run('purge', 'acme', '--yes', '--json');
+    const initech = await world.provision('initech');
+    const client = await world.login(initech);
+    await bothRespond(client, 200);
+
+    await run('delete', 'initech', '--yes');
+    const purged = await run('purge', 'initech', '--yes', '--json');
 
     const archives = [{ state: 'removed', target: null, removed: 0, left: [], error: null }];
     expect(purged.code).to.equal(0);
-    expect(JSON.parse(purged.stdout)).to.deep.equal({ slug: 'acme', status: 'purged', archives });
-    await bothRespond(401);
+    expect(JSON.parse(purged.stdout)).to.deep.equal({
+      slug: 'initech',
+      status: 'purged',
+      archives,
+    });
+    await bothRespond(client, 401);
 
     const [rowCounts] = await controlSql(
       world,
@@ -88,20 +93,20 @@ describe('states of a tenant', () => {
               (select count(*)::int from users where tenant_id = ?) as users,
               (select count(*)::int from sessions where tenant_id = ?) as sessions,
               (select count(*)::int from purged_tenants where id = ?) as records`,
-      Array(5).fill(world.acme.id),
+      Array(5).fill(initech.id),
     );
     expect(rowCounts).to.deep.equal({ tenants: 0, keys: 0, users: 0, sessions: 0, records: 1 });
 
     await withConnection(databaseUrl(postgresUrl(), 'postgres'), async client => {
       const sql = `select (select count(*)::int from pg_database where datname = $1)
               + (select count(*)::int from pg_roles where rolname = $1) as n`;
-      expect((await client.query(sql, [world.acme.database])).rows[0].n).to.equal(0);
+      expect((await client.query(sql, [initech.database])).rows[0].n).to.equal(0);
     });
 
-    expect((await globexAdmin.get(path)).status).to.equal(200);
+    expect((await globex.get(path)).status).to.equal(200);
 
-    const newAcme = await world.provision('acme');
-    expect(newAcme.database).not.to.equal(world.acme.database);
-    expect((await (await world.login(newAcme)).get(path)).body).to.have.length(3);
+    const next = await world.provision('initech');
+    expect(next.database).not.to.equal(initech.database);
+    expect((await (await world.login(next)).get(path)).body).to.have.length(3);
   });
 });
