@@ -1,28 +1,36 @@
+import { mkdtemp } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { lockSpaces } from '../../../src/lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import type { ListedDatabase } from '../../../src/operator/databases/verbs/list-databases.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
+import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { stopCommand } from '../../support/stopped-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { use } from '../../support/use.ts';
-import { controlSql, createWorld, useLogin } from '../../support/world.ts';
+import { useEach } from '../../support/use.ts';
+import { controlSql, createWorld } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 const holdsNothing = { holds: [], onlyHere: [] };
 
 describe('databases of tenants', () => {
   const archives = useServerFolder('archives');
-  const world = use(async () =>
-    createWorld({ ACQUIRE_TIMEOUT_MS: '2000', ...(await backupSettings(archives)) }),
+  const world = useEach(async () =>
+    createWorld({
+      ACQUIRE_TIMEOUT_MS: '2000',
+      ...(await backupSettings(await mkdtemp(join(archives, 'target-')))),
+    }),
   );
-  const acme = useLogin(world, 'acme');
-  const globex = useLogin(world, 'globex');
+  let acme: Client;
+  let globex: Client;
 
-  before(async () => {
+  beforeEach(async () => {
+    acme = await world.login(world.acme);
+    globex = await world.login(world.globex);
     await acme.post(path, { Title: 'archived' });
     await run(['backup', 'init']);
     await run(['backup', 'run', '--all']);
@@ -150,6 +158,7 @@ describe('databases of tenants', () => {
 
   it('the traces of a restore that was killed before it was complete are listed and pruned', async () => {
     await restore('acme');
+    await restore('globex');
     const name = await nameOf('acme', 'filled');
     await control(`update tenant_databases set state = 'reserved' where database_name = '${name}'`);
     await withConnection(world.installation.controlUrl, async holder => {
@@ -184,6 +193,7 @@ describe('databases of tenants', () => {
 
   it('a kept database is pruned when its time has passed, a condemned one always, and no others', async () => {
     await restore('acme');
+    await restore('globex');
     for (const slug of ['acme', 'globex']) await run(['restore', 'swap', slug, '--yes']);
     expect(await titles())
       .to.include('archived')
@@ -246,11 +256,13 @@ describe('databases of tenants', () => {
 
   // A drill kills commands at every step, and one that is process 1 of its container.
   it('a killed command has its fence lifted by its guard', async () => {
+    await restore('globex');
+    await expectServed('before the swap');
     const command = await stopCommand(world, ['restore', 'swap', 'globex', '--yes']);
     await command.killAlone();
     await eventually(async () => (await control('select from tenant_fences')).length === 0);
     await expectServed('served by the guard');
     const { body } = await globex.get(path, { 'Cache-Control': 'no-cache' });
-    expect(body.map(({ Title }: { Title: string }) => Title)).to.include('after the swaps');
+    expect(body.map(({ Title }: { Title: string }) => Title)).to.include('before the swap');
   });
 });

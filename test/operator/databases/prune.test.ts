@@ -16,13 +16,13 @@ describe('databases prune', () => {
   let control: pg.Client;
   let acme: Client;
 
-  before(async () => {
+  beforeEach(async () => {
     world = await createWorld();
     control = new pg.Client(world.environment.DATABASE_URL);
     await control.connect();
     acme = await world.login(world.acme);
   });
-  after(async () => {
+  afterEach(async () => {
     await control.end();
     await world.close();
   });

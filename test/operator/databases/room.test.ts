@@ -63,6 +63,15 @@ describe('room for copies of databases', () => {
     });
   });
 
+  /** States the size of the disk of the server that has both tenants, or that it is not known. */
+  const stateDisk = (gigabytes: '1' | '1000000' | 'none') =>
+    succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gb', gigabytes]);
+
+  beforeEach(async () => {
+    await stateDisk('none');
+    await leaveFree(500);
+  });
+
   it('a server whose data folder is on this machine needs no statement: the plan has its free bytes', async () => {
     const { document: plan } = await document('clone', 'acme', 'acme-copy', '--dry-run');
     const { stdout } = await run('clone', 'acme', 'acme-copy', '--dry-run');
@@ -76,7 +85,7 @@ describe('room for copies of databases', () => {
 
   it('a disk that is stated larger than the disk with the data folder counts as that one', async () => {
     const { document: before } = await document('clone', 'acme', 'acme-copy', '--dry-run');
-    await succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gb', '1000000']);
+    await stateDisk('1000000');
 
     const { document: plan } = await document('clone', 'acme', 'acme-copy', '--dry-run');
 
@@ -85,7 +94,7 @@ describe('room for copies of databases', () => {
   });
 
   it('a clone, a restore and a drill that would leave less than a tenth of the stated disk are refused with both numbers, and nothing is changed', async () => {
-    await succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gb', '1']);
+    await stateDisk('1');
     await leaveFree(leastMb + 5);
     const before = [await databases(), await physical()];
 
@@ -114,17 +123,18 @@ describe('room for copies of databases', () => {
   });
 
   it('with enough room the same commands succeed, and their plans have both numbers', async () => {
-    await leaveFree(500);
+    await stateDisk('1');
 
     const { stdout } = await run('restore', 'acme', '--archive', 'latest', '--dry-run');
 
     expect(stdout).to.match(/ It has 5\d\d\.\d MiB of 1\.0 GiB free\.\n$/);
     await succeed(environment, 'tenant', ['restore', 'acme', '--archive', 'latest']);
-    await succeed(environment, 'tenant', ['clone', 'acme', 'acme-copy']);
+    await succeed(environment, 'tenant', ['clone', 'acme', 'acme-with-room']);
     await succeed(environment, 'tenant', ['backup', 'drill']);
   });
 
   it('two commands do not both take the last room: the second one is refused while the first one copies, and not after it was killed', async () => {
+    await stateDisk('1');
     // Enough for one copy, also beside the database that a killed one leaves; not for two.
     await leaveFree(leastMb + 34);
     const holder = { release: () => {} };
@@ -155,6 +165,7 @@ describe('room for copies of databases', () => {
   });
 
   it('a lost database comes back without the room, with a warning', async () => {
+    await stateDisk('1');
     await leaveFree(leastMb + 5);
     await server.sql(`drop database "${await server.databaseOf('acme')}" with (force)`);
     const plan = await document('restore', 'acme', '--lost', '--dry-run');
@@ -169,16 +180,17 @@ describe('room for copies of databases', () => {
   });
 
   it('a move is compared with the room of the other server; where that is not known the plan says so and how it is stated', async () => {
+    await server.provision('initech'); // while there is one server
     const url = databaseUrl(second.url, 'operator', { user: 'operator', password: 'secret' });
     await succeed(environment, 'tenant', ['server', 'add', 'second'], url);
-    const unknown = await run('move', 'globex', '--to', 'second', '--dry-run');
+    const unknown = await run('move', 'initech', '--to', 'second', '--dry-run');
     await succeed(environment, 'tenant', ['server', 'add', 'second', '--disk-gb', '1'], url);
     await leaveFree(leastMb + 5, second.url);
 
-    const refused = await document('move', 'globex', '--to', 'second', '--dry-run');
-    const move = await run('move', 'globex', '--to', 'second');
+    const refused = await document('move', 'initech', '--to', 'second', '--dry-run');
+    const move = await run('move', 'initech', '--to', 'second');
     await leaveFree(500, second.url);
-    const moved = await run('move', 'globex', '--to', 'second');
+    const moved = await run('move', 'initech', '--to', 'second');
 
     expect(unknown.stdout).to.include(
       'How much its disk has free is not known: state its size: bin/backoffice server set second --disk-gb <GiB>',
