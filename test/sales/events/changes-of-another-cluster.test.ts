@@ -3,8 +3,8 @@ import pg from 'pg';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
-import { use } from '../../support/use.ts';
-import { createWorld, sql, type TestTenant, useLogin, type World } from '../../support/world.ts';
+import { useEach } from '../../support/use.ts';
+import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
 import { tenantRecord } from '../../tenancy/records.ts';
 import { type Receiver, startReceiver } from '../webhooks/receiver.ts';
 
@@ -120,11 +120,15 @@ describe('the feed of changes in a cluster whose counter is behind the ids of th
 });
 
 describe('a database that comes to another cluster', () => {
-  const world = use(() => createWorld());
-  const admin = useLogin(world, 'acme');
-  const globex = useLogin(world, 'globex');
+  const world = useEach(() => createWorld());
+  let admin: Client;
+  let globex: Client;
 
-  before(() => create(admin, 'first'));
+  beforeEach(async () => {
+    admin = await world.login(world.acme);
+    globex = await world.login(world.globex);
+    await create(admin, 'first');
+  });
 
   const create = async (client: Client, Name: string) =>
     expect((await client.post(path, { Name })).status).to.equal(201);
@@ -174,7 +178,7 @@ describe('a database that comes to another cluster', () => {
   });
 
   it('the position of a webhook, and the last removed change, begin a new era as an entry does', async () => {
-    const { body } = await admin.post('/api/v1/Webhooks', { Url: 'https://hooks.example.com/' });
+    await admin.post('/api/v1/Webhooks', { Url: 'https://hooks.example.com/' });
     const later = (position: string) => laterCursor(position, 1_000_000);
     const [webhook] = await sql<{ position: string }>(world.acme, 'select position from webhooks');
     const changes = {
@@ -193,8 +197,6 @@ describe('a database that comes to another cluster', () => {
       expect(Number(present?.era), name).to.be.above(Number(former?.era));
       expect(present?.isOwn, name).to.equal(true);
     }
-
-    await admin.delete(`/api/v1/Webhooks/${body.Id}`);
   });
 
   it('a new era is above one that is ahead of the time', async () => {

@@ -1,10 +1,12 @@
+import { mkdtemp } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { backupSettings } from '../../support/backup-settings.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, succeed } from '../../support/succeed.ts';
-import { use } from '../../support/use.ts';
+import { useEach } from '../../support/use.ts';
 import { createWorld } from '../../support/world.ts';
 import { startReceiver, verify } from './receiver.ts';
 
@@ -14,8 +16,8 @@ interface Made {
 }
 
 describe('webhooks of a tenant whose data is exchanged', () => {
-  const receiver = use(startReceiver);
-  const world = use(() => createWorld({ WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted }));
+  const receiver = useEach(startReceiver);
+  const world = useEach(() => createWorld({ WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted }));
   const folder = useServerFolder('exchange-archives');
   let environment: Record<string, string>;
   let acme: Client;
@@ -49,8 +51,9 @@ describe('webhooks of a tenant whose data is exchanged', () => {
   const deliveries = async ({ Id }: Made): Promise<number> =>
     (await acme.get(`/api/v1/Webhooks/${Id}/Deliveries`)).body.length;
 
-  before(async () => {
-    environment = { ...world.environment, ...(await backupSettings(folder)) };
+  beforeEach(async () => {
+    const target = await mkdtemp(join(folder, 'target-'));
+    environment = { ...world.environment, ...(await backupSettings(target)) };
     acme = await world.login(world.acme);
     globex = await world.login(world.globex);
     gone = await make(acme, '/gone');
@@ -116,6 +119,10 @@ describe('webhooks of a tenant whose data is exchanged', () => {
 
   it('a change that had not arrived when a swap replaced its data arrives after restore back', async () => {
     // given: the receiver fails, and the data that has the change is replaced
+    await tenant('restore', 'acme', '--archive', 'latest');
+    await tenant('restore', 'swap', 'acme', '--yes');
+    await addCurrency(acme, 'BBA');
+    await eventually(() => arrived('/rotated', 'BBA')); // after the gap of the swap
     receiver.respond('/rotated', response => response.writeHead(500).end());
     await addCurrency(acme, 'BBB');
     await eventually(() => arrived('/rotated', 'BBB'));

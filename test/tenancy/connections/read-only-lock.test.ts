@@ -3,6 +3,7 @@ import { connectionConfig, withConnection } from '../../../src/lib/postgres/conn
 import { SessionClient } from '../../../src/lib/postgres/session-client.ts';
 import { Client } from '../../support/client.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
+import { announcedMs, eventually } from '../../support/eventually.ts';
 import {
   type RememberingPooler,
   startRememberingPooler,
@@ -120,13 +121,19 @@ describe('a lock of default_transaction_read_only behind a pooler that sets sess
   });
 
   it('a pooler that remembers a lock does not keep it up: the service and commands write once the lock is gone', async () => {
-    const { code, stderr } = await runCommand(
-      'scripts/tenant.ts',
+    for (const command of [
       ['suspend', 'globex', '--yes'],
-      environmentThrough(locked),
-    );
+      ['resume', 'globex'],
+    ]) {
+      const { code, stderr } = await runCommand(
+        'scripts/tenant.ts',
+        command,
+        environmentThrough(locked),
+      );
 
-    expect(code, stderr).to.equal(0);
+      expect(code, stderr).to.equal(0);
+    }
+    await eventually(async () => (await create(globex)) === 201, announcedMs);
   });
 
   it('a session has the synchronous_commit of its database and its login, at least local, whatever a pooler has set', async () => {
