@@ -22,9 +22,9 @@ export function use<T extends { close(): Promise<unknown> }>(create: () => Promi
 }
 
 /**
- * Makes something before each test of a `describe`, and closes it after the test: for tests
- * that change what others count. A world takes 0.3 s, two servers 0.7 s.
- * @returns it, as `use` does
+ * Makes something of its own for each test of a `describe`, and closes it after that test,
+ * what was made last first. It is for tests that leave behind what another one would count.
+ * @returns that of the test that runs
  */
 export function useEach<T extends { close(): Promise<unknown> }>(create: () => Promise<T>): T {
   let made: T;

@@ -10,7 +10,7 @@ import { runCommand } from '../../support/run-command.ts';
 import { startS3Server } from '../../support/s3-server.ts';
 import { backUp, succeed } from '../../support/succeed.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { use } from '../../support/use.ts';
+import { useEach } from '../../support/use.ts';
 import { controlSql, createWorld, sql, type TestTenant } from '../../support/world.ts';
 
 /** The objects without a row that one statement compares with the rows of missing archives. */
@@ -18,8 +18,8 @@ const atOnce = 1_000;
 const keepNewest = { BACKUP_KEEP: '1m' };
 
 describe('archives that stay the last ones', () => {
-  const s3 = use(() => startS3Server('backups'));
-  const world = use(async () =>
+  const s3 = useEach(() => startS3Server('backups'));
+  const world = useEach(async () =>
     createWorld({ ...s3.environment, ...(await backupSettings('s3://backups/office')) }),
   );
   const tenant = (args: string[], settings: Record<string, string> = {}) =>
@@ -51,7 +51,7 @@ describe('archives that stay the last ones', () => {
     );
   };
 
-  before(async () => {
+  beforeEach(async () => {
     await backUp(world.environment);
     for (const each of [world.acme, world.globex]) await write(each);
     await run();

@@ -104,6 +104,8 @@ describe('archives on bad storage', () => {
         if (!made) return this.skip(); // only root mounts
 
         place = made;
+      });
+      beforeEach(async () => {
         await archive(place);
         await place.fill();
       });
@@ -140,8 +142,6 @@ describe('archives on bad storage', () => {
 
       it('a copy of the control database from before the prune is refused after it', async () => {
         const copied = await readWriter();
-        await archive(place);
-        await place.fill();
         await run(place, 'backup', 'prune');
         const before = await namesOf(place);
         const own = await readWriter();

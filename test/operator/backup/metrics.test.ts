@@ -7,11 +7,11 @@ import { withBackupLock } from '../../../src/operator/backup/backup-lock.ts';
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import { initTarget } from '../../../src/operator/backup/writer.ts';
 import { runSmall } from '../../support/small-archives.ts';
-import { useFolder } from '../../support/use.ts';
-import { controlSql, useWorld } from '../../support/world.ts';
+import { useEach, useFolder } from '../../support/use.ts';
+import { controlSql, createWorld } from '../../support/world.ts';
 
 describe('metrics of backups', () => {
-  const world = useWorld();
+  const world = useEach(() => createWorld());
   const folder = useFolder();
   /** Returns the counts that the next scrape reads. */
   const counts = async () => {
@@ -69,7 +69,6 @@ describe('metrics of backups', () => {
 
     const running = await withBackupLock(world.installation.controlUrl, 'archives', counts);
 
-    await controlSql(world, `delete from backup_runs where requested_by = 'timer'`);
     expect(killed?.runningSince).to.equal(null);
     expect(running?.runningSince).to.be.closeTo(Date.now() / 1_000, 60);
   });
@@ -78,7 +77,8 @@ describe('metrics of backups', () => {
     expect(await counts()).to.deep.include({ notRemoved: 0, purgedLeft: 0 });
     await controlSql(
       world,
-      `update backup_runs set not_removed = 7 where id = (select max(id) from backup_runs)`,
+      `insert into backup_runs (requested_by, state, finished_at, not_removed)
+       values ('timer', 'succeeded', now(), 7)`,
     );
     await controlSql(
       world,

@@ -56,6 +56,14 @@ const places: Readonly<Record<string, () => Promise<Place>>> = {
   },
 };
 
+/** The names of objects that are newer than an archive of their folder. */
+interface Planted {
+  readonly empty: string;
+  readonly header: string;
+  readonly bomb: string;
+  readonly future: string;
+}
+
 const mebibyte = 1024 * 1024;
 
 for (const [kind, make] of Object.entries(places)) {
@@ -66,8 +74,11 @@ for (const [kind, make] of Object.entries(places)) {
       createWorld({ ...place.settings, BACKUP_KEEP: '48h,14d,8w,12m' }),
     );
     let target: Target;
+    let large: Buffer;
+    /** The archive of acme, whose database no test changes. */
     let real: string;
-    let planted: Record<string, string>;
+    /** The objects beside it. */
+    let planted: Planted;
 
     const tenant = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
     const namesIn = () => Array.fromAsync(target.list(''), ({ name }) => name);
@@ -85,32 +96,54 @@ for (const [kind, make] of Object.entries(places)) {
       return sealBytes(Buffer.alloc(64 * mebibyte), { identity, recipient });
     };
 
-    /** Writes an object beside the real archive of acme, under the name of an archive. */
-    const plant = async (time: Date, bytes: Buffer): Promise<string> => {
-      const parts = parseArchiveName(real);
-      if (!parts) throw new Error('acme has no archive');
+    /** Writes an object beside an archive, under the name of another archive. */
+    const plant = async (beside: string, time: Date, bytes: Buffer): Promise<string> => {
+      const parts = parseArchiveName(beside);
+      if (!parts) throw new Error(`${beside} is no archive`);
       const { name } = createArchiveName({ ...parts, time });
       await target.write(name, Readable.from(bytes.length > 0 ? [bytes] : []));
       return name;
     };
 
-    before(async () => {
-      target = await openTarget(readConfig(world.environment).backup);
-      await backUp(world.environment);
-      real = await newestOf(world.acme.guid);
-      const { time = new Date() } = parseArchiveName(real) ?? {};
+    const plantAll = async (beside: string): Promise<Planted> => {
+      const { time = new Date() } = parseArchiveName(beside) ?? {};
       const later = (ms: number): Date => new Date(time.getTime() + ms);
       const header = Buffer.concat([
         Buffer.from('age-encryption.org/v1\n'),
         Buffer.alloc(2 * mebibyte, 'a'),
       ]);
 
-      planted = {
-        empty: await plant(later(1), Buffer.alloc(0)),
-        header: await plant(later(2), header),
-        bomb: await plant(later(3), await bomb()),
-        'of 2999': await plant(new Date('2999-01-01T00:00:00Z'), Buffer.alloc(0)),
+      return {
+        empty: await plant(beside, later(1), Buffer.alloc(0)),
+        header: await plant(beside, later(2), header),
+        bomb: await plant(beside, later(3), large),
+        future: await plant(beside, new Date('2999-01-01T00:00:00Z'), Buffer.alloc(0)),
       };
+    };
+
+    /** Makes a tenant that has an archive, and plants objects beside that. */
+    const plantNew = async (slug: string) => {
+      const { guid, database } = await world.provision(slug);
+      await succeed(world.environment, 'tenant', ['backup', 'run', slug]);
+      const archive = await newestOf(guid);
+      return { guid, database, archive, beside: await plantAll(archive) };
+    };
+
+    /** Returns the problems that doctor finds with the objects of a tenant. */
+    const straysOf = async (guid: string): Promise<string[]> => {
+      const { stdout } = await tenant('doctor', '--json');
+      return JSON.parse(stdout)
+        .findings.filter(({ check }: { check: string }) => check === 'stray_objects')
+        .map(({ problem }: { problem: string }) => problem)
+        .filter((problem: string) => problem.includes(guid));
+    };
+
+    before(async () => {
+      target = await openTarget(readConfig(world.environment).backup);
+      large = await bomb();
+      await backUp(world.environment);
+      real = await newestOf(world.acme.guid);
+      planted = await plantAll(real);
     });
 
     it('a run, a prune, a verification and a drill succeed for all tenants, and remove neither a real archive nor a planted object', async () => {
@@ -124,7 +157,8 @@ for (const [kind, make] of Object.entries(places)) {
       expect(names).to.include(real).and.include.members(Object.values(planted));
       const drilled = await controlSql<{ name: string }>(
         world,
-        'select name from archives where proved_at is not null',
+        'select name from archives where proved_at is not null and tenant_guid in (?, ?)',
+        [world.acme.guid, world.globex.guid],
       );
       expect(drilled.map(({ name }) => name)).to.have.members([
         real,
@@ -133,30 +167,29 @@ for (const [kind, make] of Object.entries(places)) {
     });
 
     it('doctor names the planted objects once for their folder, with the newest one, its size and its time', async () => {
-      const { stdout } = await tenant('doctor', '--json');
+      const found = await straysOf(world.acme.guid);
 
-      const found = JSON.parse(stdout).findings.filter(
-        ({ check }: { check: string }) => check === 'stray_objects',
-      );
       expect(found).to.have.length(1);
-      expect(found[0].problem)
+      expect(found[0])
         .to.include('4 objects')
         .and.include(archiveFolder(real.split('/')[0] ?? '', world.acme.guid))
         .and.match(/the newest \S+\.tar\.zst\.age \(\S+ \S+, \S+Z by its clock\)/);
     });
 
     it('a restore of the newest archive names an object that is newer and cannot be used, and restores one that is named', async () => {
-      const plan = await tenant('restore', 'acme', '--archive', 'latest', '--dry-run');
-      expect(plan.stdout).to.include(real);
-      expect(plan.stdout).to.include(planted['of 2999']);
+      const { archive, beside } = await plantNew('hooli');
 
-      const latest = await tenant('restore', 'acme', '--archive', 'latest');
+      const plan = await tenant('restore', 'hooli', '--archive', 'latest', '--dry-run');
+      expect(plan.stdout).to.include(archive);
+      expect(plan.stdout).to.include(beside.future);
+
+      const latest = await tenant('restore', 'hooli', '--archive', 'latest');
       expect(latest.code).to.equal(1);
       expect(latest.stderr)
-        .to.include(`${planted['of 2999']} is newer than the newest archive of acme`)
-        .and.include(`--archive ${real}`);
+        .to.include(`${beside.future} is newer than the newest archive of hooli`)
+        .and.include(`--archive ${archive}`);
 
-      await succeed(world.environment, 'tenant', ['restore', 'acme', '--archive', real]);
+      await succeed(world.environment, 'tenant', ['restore', 'hooli', '--archive', archive]);
       await succeed(world.environment, 'tenant', ['restore', 'globex', '--archive', 'latest']);
     });
 
@@ -172,7 +205,7 @@ for (const [kind, make] of Object.entries(places)) {
           .map(({ archive, error }) => [archive, error]),
       );
       expect(errors.get(planted.empty)).to.equal('it is empty');
-      expect(errors.get(planted['of 2999'])).to.equal('it is empty');
+      expect(errors.get(planted.future)).to.equal('it is empty');
       expect(errors.get(planted.header)).to.equal('its header has more than 65536 bytes');
       expect(errors.get(planted.bomb)).to.match(/^it unpacks to more than \d+ bytes/);
       expect(
@@ -185,7 +218,7 @@ for (const [kind, make] of Object.entries(places)) {
     it('an object in place of an archive is not unpacked beyond what the archive had', async () => {
       const name = await newestOf(world.globex.guid);
       const kept = Buffer.concat(await Array.fromAsync(await target.read(name)));
-      await target.write(name, Readable.from([await bomb()]));
+      await target.write(name, Readable.from([large]));
 
       const { code, stderr } = await tenant('restore', 'globex', '--archive', name);
 
@@ -196,20 +229,17 @@ for (const [kind, make] of Object.entries(places)) {
     });
 
     it('a lost database is restored from the newest archive that opens, and the objects that do not are named', async () => {
-      const [row] = await controlSql<{ name: string }>(
-        world,
-        `select database_name as name from tenants where slug = 'acme'`,
-      );
+      const { database, archive, beside } = await plantNew('initech');
       await withConnection(databaseUrl(postgresUrl(), 'postgres'), client =>
-        client.query(`drop database "${row?.name}" with (force)`),
+        client.query(`drop database "${database}" with (force)`),
       );
 
-      const { code, stdout, stderr } = await tenant('restore', 'acme', '--lost');
+      const { code, stdout, stderr } = await tenant('restore', 'initech', '--lost');
 
       expect(code, stderr).to.equal(0);
-      expect(stdout).to.include(real);
-      for (const name of Object.values(planted)) {
-        expect(stderr).to.include(`The archive ${name} of acme cannot be used:`);
+      expect(stdout).to.include(archive);
+      for (const name of Object.values(beside)) {
+        expect(stderr).to.include(`The archive ${name} of initech cannot be used:`);
       }
     });
 
@@ -233,23 +263,25 @@ for (const [kind, make] of Object.entries(places)) {
     });
 
     it('a purge removes the whole folder of its tenant, whatever is in it, and nothing of another tenant', async () => {
-      const { acme, globex } = world;
-      await succeed(world.environment, 'tenant', ['backup', 'run', '--all']);
-      const other = (await namesIn()).filter(name => name.includes(globex.guid));
+      const { guid, archive } = await plantNew('umbrella');
       await target.write(
-        `${real.split('/').slice(0, 3).join('/')}/notes.txt`,
+        `${archive.split('/').slice(0, 3).join('/')}/notes.txt`,
         Readable.from([Buffer.from('no archive')]),
       );
-      await succeed(world.environment, 'tenant', ['delete', 'acme', '--yes']);
+      await succeed(world.environment, 'tenant', ['backup', 'run', '--all']);
+      expect(await straysOf(guid)).to.have.length(1);
+      const others = (await namesIn()).filter(
+        name => name.includes('/tenants/') && !name.includes(guid),
+      );
+      await succeed(world.environment, 'tenant', ['delete', 'umbrella', '--yes']);
 
-      await succeed(world.environment, 'tenant', ['purge', 'acme', '--yes']);
+      await succeed(world.environment, 'tenant', ['purge', 'umbrella', '--yes']);
 
       const left = await namesIn();
-      expect(left.filter(name => name.includes(acme.guid))).to.deep.equal([]);
-      expect(left).to.include.members(other);
+      expect(left.filter(name => name.includes(guid))).to.deep.equal([]);
+      expect(left).to.include.members(others);
       await succeed(world.environment, 'tenant', ['backup', 'run', '--all']);
-      const { stdout } = await tenant('doctor', '--json');
-      expect(stdout).not.to.include('stray_objects');
+      expect(await straysOf(guid)).to.deep.equal([]);
     });
   });
 }

@@ -176,7 +176,9 @@ describe('a purge and the archives of its tenant', () => {
     expect(outcome.failed).to.equal(0);
     expect(code, stdout + stderr).to.equal(0);
     expect(keysOf(guid)).to.deep.equal([]);
-    expect((await runSmall(installation, target)).states).to.deep.equal(['null: archived']);
+    const { states } = await runSmall(installation, target);
+    expect(states).to.include('null: archived');
+    expect(states.join()).not.to.include('soylent');
   });
 
   it('a copy of the control database purges no archive of the other one', async () => {
@@ -184,11 +186,16 @@ describe('a purge and the archives of its tenant', () => {
     await runSmall(installation, target);
     const guid = await guidOf('hooli');
     const keys = keysOf(guid);
+    const [own] = await server.control<{ writer: string }>(
+      'select target_writer as writer from installation',
+    );
     await server.control(
       'update installation set target_writer = gen_random_uuid(), next_target_writer = null',
     );
 
     const outcome = await removePurgedArchives(installation, target, guid);
+
+    await server.control(`update installation set target_writer = '${own?.writer}'`);
 
     expect(outcome.state).to.equal('left');
     expect(outcome.error).to.include('Another control database of this installation writes to');
