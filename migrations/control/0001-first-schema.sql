@@ -31,7 +31,8 @@
 --
 -- Secrets. A *sealed* value is encrypted under the master key of the installation, which no
 -- database has, and begins with the fingerprint of that key; section 11 refuses any other one.
--- Of a token, only its SHA-256 is stored; of a link in a mail, what its HMAC is made over.
+-- Of a legacy token and of the secret of an API client, only the SHA-256 is stored. Refresh
+-- tokens and links in mails have an HMAC under the master key, so their rows hold no secret.
 --
 -- Transaction. The page runs in one transaction, in which MikroORM has created the table
 -- `migrations` before.
@@ -57,12 +58,13 @@ comment on column servers.prefix is
 comment on column servers.admin_url is
   'URL with the login of an operator, sealed; null: the server of the control database';
 comment on column servers.address is
-  'admin_url without its login, which is all that the service may read; null if admin_url is';
+  'admin_url without its login, which the service may read; null if admin_url is';
 comment on column servers.identity is
   'system identifier and port, as the server reports them: two addresses of one server share '
   'its connections; null: not known yet';
 comment on column servers.capacity is
-  'maximum of tenants that are placed there, unless an operator names the server; null: no limit';
+  'maximum number of tenants, unless an operator places one by the name of the server; null: no '
+  'limit';
 comment on column servers.disk_gb is
   'size of its disk in GiB, as an operator has stated it; null: not stated';
 
@@ -143,13 +145,14 @@ create table purged_tenants (
 comment on table purged_tenants is
   'One tenant whose data were destroyed, with its former id, guid and names.';
 comment on column purged_tenants.archives is
-  'removed: no target has an archive of it, so far as is known; left: the target has some, and '
-  'runs go on removing them; kept: the operator wanted them to stay';
+  'removed: no target is known to have an archive of it; left: the target has some, and later '
+  'runs remove them; kept: the operator kept them';
 comment on column purged_tenants.archives_left is
-  'names of the archives, or of versions of them, that the target still has; none while it could '
-  'not be listed';
+  'names of the archives, or of versions of them, that the target still has; empty while it '
+  'cannot be listed';
 comment on column purged_tenants.archives_target is 'the BACKUP_TARGET that has them';
-comment on column purged_tenants.archives_error is 'why they are left, as the target has said';
+comment on column purged_tenants.archives_error is
+  'the error of the target because of which they are left';
 
 create table tenant_slugs (
   slug text primary key,
@@ -163,17 +166,18 @@ comment on table tenant_slugs is
 comment on column tenant_slugs.tenant_guid is
   'the tenant; no reference, because the slugs of a purged tenant stay reserved';
 comment on column tenant_slugs.alias_until is
-  'null: the present slug; later than now: an alias, which leads to the tenant, too; else '
-  'reserved';
+  'null: the present slug; later than now: an alias, which leads to the tenant too; otherwise '
+  'the slug is reserved';
 comment on column tenant_slugs.is_served is
-  'true: it was the slug, or an alias, of a tenant that was served and not isolated, so that '
-  'programs know it; false: it is free when no tenant has it any more';
+  'true: it was the slug or an alias of a tenant that was served and not isolated, so programs '
+  'may use it; false: the slug is free as soon as the tenant has another one';
 -- the slugs of a tenant
 create index tenant_slugs_tenant_guid_index on tenant_slugs (tenant_guid);
 
 -- Records the slugs of tenants, whoever changes them. A former slug is reserved at once; `edit`
 -- makes it an alias in the same transaction.
-create function keep_tenant_slugs() returns trigger language plpgsql as $$
+create function keep_tenant_slugs() returns trigger language plpgsql
+  set search_path = pg_catalog, public, pg_temp as $$
 begin
   if tg_op = 'DELETE' then
     delete from tenant_slugs where tenant_guid = old.guid and not is_served;
@@ -202,8 +206,10 @@ begin
   end if;
 
   if new.status = 'active' and not new.isolated then
-    update tenant_slugs set is_served = true
-     where tenant_guid = new.guid and not is_served and (alias_until is null or alias_until > now());
+    update tenant_slugs
+       set is_served = true
+     where tenant_guid = new.guid and not is_served
+       and (alias_until is null or alias_until > now());
   end if;
 
   return null;
@@ -212,9 +218,10 @@ end $$;
 create trigger keep_tenant_slugs after insert or update or delete on tenants
   for each row execute function keep_tenant_slugs();
 
--- The guid of the tenant that a slug or an alias names; null: none.
+-- Returns the guid of the tenant that a slug or an alias names; null: none. It has no
+-- `search_path`, so that PostgreSQL can inline it.
 create function tenant_named(name text) returns uuid language sql stable as $$
-  select tenant_guid from tenant_slugs
+  select tenant_guid from public.tenant_slugs
    where slug = name and (alias_until is null or alias_until > now())
 $$;
 
@@ -239,8 +246,8 @@ create unique index signing_keys_active_unique on signing_keys (tenant_id) where
 
 
 -- 2  People -----------------------------------------------------------------------------------
--- A row that belongs to a user and names the tenant refers to both with one foreign key, so
--- that it cannot name a user of another tenant.
+-- A row with a tenant and a user refers to both with one foreign key, so that it cannot name a
+-- user of another tenant.
 
 create table roles (
   id bigint generated always as identity primary key,
@@ -251,7 +258,7 @@ create table roles (
   constraint roles_tenant_id_id_unique unique (tenant_id, id)
 );
 comment on table roles is 'One named set of permissions of a tenant.';
-comment on column roles.permissions is 'names out of src/control/permissions.ts';
+comment on column roles.permissions is 'names that src/control/permissions.ts lists';
 
 create table users (
   id bigint generated always as identity primary key,
@@ -278,15 +285,15 @@ create table users (
 comment on table users is 'One person who logs in, or for whom an API client acts.';
 comment on column users.email is 'normalised: NFC, ASCII letters in lower case';
 comment on column users.password_hash is
-  'argon2id, in PHC string format; until a registration is confirmed, this and the names are '
-  'placeholders';
+  'argon2id, in PHC string format; until a registration is confirmed, the hash and the names '
+  'are placeholders';
 comment on column users.scope is
-  'Self: sees what concerns entity_id; All: sees everything that the role permits';
+  'Self: reaches only records of entity_id; All: reaches all records that the role permits';
 comment on column users.entity_id is
   'the entity in the tenant database that the user belongs to; null: none';
 comment on column users.entity_since is
-  'the created_at of that entity: a user of scope Self reads nothing of another entity that has '
-  'got its number';
+  'the created_at of that entity: a user of scope Self reads nothing of a later entity with the '
+  'same number';
 comment on column users.invited_at is
   'time of the last invitation; null for a user who registered or was added by an operator';
 comment on column users.confirmed_at is
@@ -301,9 +308,10 @@ create index users_email_index on users (email);
 -- the removal of users who did not confirm in time, some with each new registration
 create index users_unconfirmed_index on users (created_at) where confirmed_at is null;
 
--- The service corrects the address of a person who was invited. A confirmed one belongs to who
--- reads its mails: there, the service has no more right to it than to a column that is not granted.
-create function keep_confirmed_email() returns trigger language plpgsql as $$
+-- The service may correct the address of an invited person, who has not confirmed it. It may
+-- not change a confirmed address: the error is the one for a column without a privilege.
+create function keep_confirmed_email() returns trigger language plpgsql
+  set search_path = pg_catalog, public, pg_temp as $$
 begin
   if not exists (select from pg_class where oid = tg_relid and pg_has_role(relowner, 'usage')) then
     raise insufficient_privilege using message = 'a confirmed address does not change';
@@ -332,7 +340,7 @@ comment on table sessions is
   'One login of a user. It expires 7 days after the last refresh, at most 30 days after the '
   'login.';
 comment on column sessions.refresh_generation is
-  'how often the refresh token was rotated: only the token of the current generation is valid';
+  'number of rotations of the refresh token: only the token of this generation is valid';
 comment on column sessions.refreshed_at is 'when the refresh token was last rotated';
 comment on column sessions.revoked_reason is
   'such as logout, refresh_reuse, too_many or password_reset; ended, user_disabled and '
@@ -361,10 +369,11 @@ create table login_networks (
   primary key (user_id, network)
 );
 comment on table login_networks is
-  'One network that a user has logged in from. From there, the user may still log in while '
-  'other logins to the account are refused because somebody guesses its password.';
+  'One network that a user has logged in from. From there, the user can log in while logins to '
+  'the account from other networks are refused, because somebody guesses its password.';
 comment on column login_networks.network is 'an IPv4 address, or an IPv6 network of 64 bits';
-comment on column login_networks.last_login_at is 'to the day; the row is removed after 30 days';
+comment on column login_networks.last_login_at is
+  'precise to the day; the row is removed after 30 days';
 -- the removal of old networks, some with each new one
 create index login_networks_last_login_at_index on login_networks (last_login_at);
 
@@ -396,38 +405,37 @@ create table mail_deliveries (
     foreign key (tenant_id, user_id) references users (tenant_id, id) on delete cascade
 );
 comment on table mail_deliveries is
-  'One mail to a user, which processes lease and try until a mail server accepts it. Its link is '
-  'good while the row is there, and no later one of its user and kind may have arrived. The link '
-  'of a registration is void by its own use and end alone. A row is kept for 30 days after the end '
-  'of its link, and that of a registration until then.';
+  'One mail to a user. Processes lease it, and try until a mail server accepts it. Its link is '
+  'valid while the row exists, and no later mail of the same user and kind may have arrived. The '
+  'link of a registration is not replaced by later ones: it ends by its use or its time. A row '
+  'is removed 30 days after the end of its link, that of a registration at the end.';
 comment on column mail_deliveries.link is
-  '128 random bits that name the delivery in its link, beside an HMAC: so no row holds what '
-  'opens a link, and a database that was put back gives no number twice';
+  '128 random bits that identify the delivery in its link, beside an HMAC: so no row contains '
+  'what opens a link, and a restored database never issues the same link twice';
 comment on column mail_deliveries.user_id is
-  'null: nobody has looked up yet who has the address, or, of a mail that may have arrived, its '
-  'link was withdrawn';
+  'null: the user with the address was not looked up yet; or the link was withdrawn from a mail '
+  'that may have arrived';
 comment on column mail_deliveries.address is
-  'the address that somebody asked a mail for, as users.email is; null once it is looked up. Of a '
-  'mail whose link was withdrawn, the address that it was sent to, for the limit of mails';
+  'the address that a mail was requested for, normalised as users.email; null after the look-up. '
+  'Of a mail whose link was withdrawn: the address that it was sent to, for the limit of mails';
 comment on column mail_deliveries.about is
-  'what else the mail is about: the network of the client of a registration, what was asked for '
-  'when the mail is another one, the webhook; a later delivery of the same user, kind and about '
+  'the subject of the mail: the network of the client of a registration, the request if another '
+  'mail answers it, or the webhook; a later delivery with the same user, kind and subject '
   'replaces one that waits';
 comment on column mail_deliveries.trace_id is
   'the request that asked for it, as its response and the logs name it';
 comment on column mail_deliveries.reason is
   'why the last attempt failed, in words without an address; null: none has';
 comment on column mail_deliveries.tried_at is
-  'since when it may have arrived; null: it surely has not';
+  'time since which it may have arrived; null: it has certainly not arrived';
 comment on column mail_deliveries.settled_at is
   'when it was accepted, refused or given up; null while it waits';
 comment on column mail_deliveries.used_at is
-  'when its link, or another one of its user and kind, was used; null: it was not';
+  'when its link, or another one of its user and kind, was used; null: not used';
 comment on column mail_deliveries.set_password is
   'SHA-256 of the users.password_hash that its link has set, by which that hash is recognised; '
   'null: it has set none';
-comment on column mail_deliveries.expires_at is
-  'end of its link, and of the attempts';
+comment on column mail_deliveries.expires_at is 'end of its link and of the attempts';
 
 -- the deliveries that are due, of one tenant after the other
 create index mail_deliveries_due_index on mail_deliveries (tenant_id, next_attempt_at, id)
@@ -450,8 +458,8 @@ create table registrations (
   actor text
 );
 comment on table registrations is
-  'One registration of an address, with the password and names that the user gets who follows '
-  'the link of its delivery: an address may have several, and each has its own.';
+  'One registration of an address, with the password and the names that the user gets when the '
+  'link of its delivery is followed. An address may have several registrations.';
 comment on column registrations.actor is
   'app.actor of the administrator who registered the person; null: the person did';
 
@@ -470,8 +478,8 @@ comment on table api_clients is
   'One program that was written for the previous API, and acts for a user.';
 comment on column api_clients.secret_hash is
   'SHA-256: the secret is random, so it needs no slow hash';
--- the clients of a tenant
-create index api_clients_tenant_id_index on api_clients (tenant_id);
+-- the clients of a tenant, and of a user who is removed
+create index api_clients_tenant_id_user_id_index on api_clients (tenant_id, user_id);
 
 create table legacy_tokens (
   hash bytea primary key,
@@ -489,18 +497,21 @@ create table legacy_tokens (
     foreign key (tenant_id, user_id) references users (tenant_id, id) on delete cascade
 );
 comment on table legacy_tokens is
-  'One access token of an API client, which acts for the user with it.';
+  'One access token of an API client: requests with it act for the user.';
 comment on column legacy_tokens.hash is 'SHA-256 of the token';
 comment on column legacy_tokens.entity_type is
   'the kind of entity that the client acts for, supplier or customer; null: none';
 comment on column legacy_tokens.uses is 'number of requests with the token';
 -- the tokens of a client
 create index legacy_tokens_client_id_index on legacy_tokens (client_id);
+-- the tokens of a user who is removed
+create index legacy_tokens_user_id_index on legacy_tokens (user_id);
 -- the removal of expired tokens, some with each new one
 create index legacy_tokens_expires_at_index on legacy_tokens (expires_at);
 
 -- Revokes all tokens of a client that is revoked.
-create function revoke_tokens_of_client() returns trigger language plpgsql as $$
+create function revoke_tokens_of_client() returns trigger language plpgsql
+  set search_path = pg_catalog, public, pg_temp as $$
 begin
   update legacy_tokens
      set revoked_at = new.revoked_at
@@ -546,7 +557,7 @@ comment on column audit_log.user_id is
   'who made it; null: nobody whom the service knows, such as an operator';
 comment on column audit_log.entity_id is 'the entity of the user that was changed';
 comment on column audit_log.entity_since is
-  'the created_at of that entity: a user of another entity that has got its number reads nothing';
+  'the created_at of that entity: a user of a later entity with the same number reads nothing';
 comment on column audit_log.action is 'create, update or delete';
 comment on column audit_log.resource is 'User or Role';
 comment on column audit_log.record_key is 'the id of the user or role';
@@ -562,8 +573,8 @@ create index audit_log_resource_record_key_index
 create index audit_log_resource_index on audit_log (tenant_id, resource, id desc);
 create index audit_log_user_id_index on audit_log (tenant_id, user_id, id desc);
 
--- Writes an entry for a change. A user who has not confirmed a registration yet, and was
--- neither invited nor disabled, is none for the log: the confirmation is the creation.
+-- Writes an entry for a change. The log ignores a user who has not confirmed a registration
+-- yet, and was neither invited nor disabled: the confirmation is the creation.
 --
 -- Arguments: the resource, and the columns that an entry has, so that it never has a password
 -- hash. The function adds two columns to a user, as responses have them: `role`, the name of
@@ -650,8 +661,8 @@ create trigger audit_update after update on users
     'User', 'id', 'guid', 'email', 'first_name', 'last_name', 'role', 'scope', 'entity_id',
     'invited_at', 'confirmed_at', 'is_disabled', 'created_at');
 
--- Writes an entry for a session that somebody ended: it is a change of the user. A logout and
--- an expiry are none.
+-- Writes an entry for a session that somebody ended, which is a change of the user. A logout or
+-- an expiry writes none.
 create function audit_session_end() returns trigger language plpgsql security definer
   set search_path = pg_catalog, public, pg_temp as $$
 declare
@@ -698,6 +709,7 @@ create trigger audit_session_end after update on sessions
 -- The triggers below remove old entries of this log after the age `people`. The other two ages
 -- are those of the logs in the tenant databases: section 10 records their removals.
 create table retention_policies (
+  id bigint generated always as identity primary key,
   tenant_id bigint
     constraint retention_policies_tenant_id_fkey references tenants on delete cascade,
   activity text constraint retention_policies_activity_check
@@ -706,8 +718,8 @@ create table retention_policies (
     check (audit ~ '^(forever|[1-9][0-9]{0,4}[dmy])$'),
   people text constraint retention_policies_people_check
     check (people ~ '^(forever|[1-9][0-9]{0,4}[dmy])$'),
-  changed_by text not null,
-  changed_at timestamptz not null default now()
+  changed_at timestamptz not null default now(),
+  constraint retention_policies_tenant_id_unique unique nulls not distinct (tenant_id)
 );
 comment on table retention_policies is 'How long logs are kept: for one tenant, or by default.';
 comment on column retention_policies.tenant_id is 'null: the default of all tenants';
@@ -718,8 +730,6 @@ comment on column retention_policies.audit is
   'age of audit entries in the tenant database, likewise';
 comment on column retention_policies.people is
   'age of entries of this audit log, in the row of the default only; null: 10y';
--- one policy for each tenant, and one default
-create unique index retention_policies_tenant_unique on retention_policies (coalesce(tenant_id, 0));
 
 -- Returns the time since which entries of this log are kept.
 create function people_audit_kept_from() returns timestamptz language sql stable
@@ -737,9 +747,9 @@ create function people_audit_kept_from() returns timestamptz language sql stable
       as policy (age)
 $$;
 
--- Refuses every change of an entry. Only three deletions pass: with the tenant, which is gone
--- then; of a tenant that was never served, whose entries an unended provision has left; and of
--- an entry that is old enough.
+-- Refuses every change of an entry, except three deletions: together with the tenant; of a
+-- tenant that was never served, because its provision did not end; and of an entry that is old
+-- enough.
 create function refuse_audit_change() returns trigger language plpgsql
   set search_path = pg_catalog, public, pg_temp as $$
 begin
@@ -805,15 +815,15 @@ create index idempotency_keys_created_at_index on idempotency_keys (created_at);
 
 
 -- 5  Background work --------------------------------------------------------------------------
--- Work in tenant databases that is unfinished or due, so that a process finds it without
--- opening each database. A process leases a row: until `leased_until`, only the `holder` works
--- on it.
+-- The tenants with unfinished or due work in their databases, so that a process finds it
+-- without opening each database. A process leases a row: until `leased_until`, only the
+-- `holder` works on it.
 
 create table webhook_tenants (
   id bigint generated always as identity primary key,
   tenant_id bigint not null constraint webhook_tenants_tenant_id_unique unique
     constraint webhook_tenants_tenant_id_fkey references tenants on delete cascade,
-  sealed bytea not null,
+  sealed_key bytea not null,
   activated_at timestamptz not null default now(),
   is_active boolean not null default true,
   due_at timestamptz default now(),
@@ -830,9 +840,8 @@ create table webhook_tenants (
 );
 comment on table webhook_tenants is
   'One tenant that has webhooks. The webhooks are in the tenant database.';
-comment on column webhook_tenants.sealed is
-  'the key that seals the secrets of the webhooks in the tenant database, itself sealed under '
-  'the master key';
+comment on column webhook_tenants.sealed_key is
+  'the key that seals the secrets of the webhooks in the tenant database, itself sealed';
 comment on column webhook_tenants.activated_at is
   'when a webhook or the tenant was last added or resumed: for a minute, the tenant stays '
   'active even if no webhook is enabled';
@@ -840,34 +849,35 @@ comment on column webhook_tenants.is_active is 'false: no webhook is enabled';
 comment on column webhook_tenants.due_at is
   'when the webhooks are served next; null: when the tenant database changes';
 comment on column webhook_tenants.waiting_since is
-  'since when a process that leased the row has not served the webhooks yet: its due_at then; '
-  'null: they were served, or are only due';
+  'due_at when a process leased the row, until the webhooks are served; null: they were served, '
+  'or no process has leased the row since they are due';
 comment on column webhook_tenants.wakes is
-  'notifications of work since a process leased the row: with any, the tenant is due again as '
-  'soon as the process has served it';
+  'notifications of work since a process leased the row: if there are any, the tenant is due '
+  'again as soon as the process has served it';
 comment on column webhook_tenants.polled is
   'write counters of the tenant database that were served or seen last: a poll that reads '
   'others makes the tenant due; null: none since a process leased the row';
 comment on column webhook_tenants.feed_cursor is
   'cursor of the feed when the webhooks were served last: if it has expired, the database was '
-  'put back, and each webhook gets a gap';
+  'put back to an earlier state, and each webhook receives a notice of the gap';
 comment on column webhook_tenants.failing is
   'enabled webhooks whose last attempt failed, when they were served last';
 comment on column webhook_tenants.disabled is
   'webhooks that the service has disabled, when they were served last';
 comment on column webhook_tenants.failing_since is
-  'since when the first of the failing ones has failed; null: none fails';
+  'time since which the first of the failing ones has failed; null: none fails';
 comment on column webhook_tenants.failing_webhook is
-  'that first one: its id, the host of its URL, how its last attempt ended, and how many messages '
-  'wait; null as failing_since';
+  'that first one: its id, the host of its URL, the result of its last attempt, and the number '
+  'of messages that wait; null as failing_since';
 comment on column webhook_tenants.leased_until is
-  'until then no other process than the holder serves the webhooks';
+  'end of the lease: until then, only the holder serves the webhooks';
 -- the tenants that are due
 create index webhook_tenants_due_at_index on webhook_tenants (due_at) where is_active;
 
--- Makes the webhooks of a tenant due that got another database or is served again: its database
--- may have other webhooks, and changes that were not sent.
-create function serve_webhooks() returns trigger language plpgsql as $$
+-- Makes the webhooks of a tenant due when it gets another database or is served again: the
+-- database may have other webhooks, and changes that were not sent.
+create function serve_webhooks() returns trigger language plpgsql
+  set search_path = pg_catalog, public, pg_temp as $$
 begin
   update webhook_tenants
      set is_active = true, activated_at = now(), due_at = now(), wakes = wakes + 1
@@ -895,11 +905,11 @@ create table tenant_usage (
   primary key (tenant_id, hour)
 );
 comment on table tenant_usage is 'What one tenant used in one hour.';
-comment on column tenant_usage.hour is 'begin of the hour, UTC';
+comment on column tenant_usage.hour is 'start of the hour, UTC';
 comment on column tenant_usage.refused is
   'requests with status 429 or 503, which are also in requests';
 comment on column tenant_usage.database_bytes is
-  'size of the database, as doctor has measured it in the hour; null: not measured';
+  'size of the database, as doctor measured it in the hour; null: not measured';
 -- the usage of all tenants in some hours; rows arrive almost in that order
 create index tenant_usage_hour_index on tenant_usage using brin (hour);
 
@@ -936,38 +946,39 @@ create table tenant_databases (
   error text,
   -- the last number of each of its sequences
   numbers jsonb,
-  created_at timestamptz not null default now(),
-  filled_at timestamptz
+  created_at timestamptz not null default now()
 );
 comment on table tenant_databases is
   'One database that a tenant has, had or may get.';
-comment on column tenant_databases.id is 'out of the sequence of tenants.id';
+comment on column tenant_databases.id is 'from the sequence of tenants.id';
 comment on column tenant_databases.database_name is
-  'contains 48 random bits, and is recorded before the database and its role are created: so only '
-  'this row leads to them, also where two installations have the same prefix';
+  'contains 48 random bits, and is recorded before the database and its role are created: so '
+  'only this row leads to them, even if two installations have the same prefix';
 comment on column tenant_databases.role_password is
   'sealed, as tenants.role_password; null: none yet, or gone';
 comment on column tenant_databases.state is
-  'reserved: by the run that makes it; filled: complete, and used by nobody; current: tenants '
-  'has its names; kept: was current until a move or a swap; condemned: to be dropped; gone: '
-  'dropped, and only its names are left';
+  'reserved: by the run that makes it; filled: complete, and not used; current: tenants has its '
+  'names; kept: was current until a move or a swap; condemned: to be dropped; gone: dropped, and '
+  'only its names are left';
 comment on column tenant_databases.origin is 'what it was filled from, in words';
 comment on column tenant_databases.kept_by is
   'why it is kept: a move has copied its data to the current one; a swap, or the way back from '
   'one, has replaced its data';
 comment on column tenant_databases.keep_until is
-  'it is kept until then; null: without a limit';
+  'end of the time for which it is kept; null: no limit';
 comment on column tenant_databases.epoch is
   'epoch of the last run for the tenant: a number above those of all earlier runs';
 comment on column tenant_databases.current_since is
-  'since when it is the database of the tenant; null: it is not';
+  'time since which it is the database of the tenant; null: it is not';
 comment on column tenant_databases.current_during is
   'the times during which it was the database of the tenant, before the present one';
-comment on column tenant_databases.pause_ms is 'how long requests waited for it to become current';
+comment on column tenant_databases.pause_ms is
+  'time for which requests waited until it was current';
 comment on column tenant_databases.numbers is
-  'the last number that each of its sequences had given when it became current, or was archived '
-  'last, by the column (entities.id): a database in its place goes on after them';
-comment on column tenant_databases.error is 'why the last run that worked on it failed, for people';
+  'the last number of each of its sequences when it became current or was last archived, by the '
+  'name of the column (entities.id): a database that replaces it goes on after them';
+comment on column tenant_databases.error is
+  'why the last run that worked on it failed, as a text for operators';
 
 -- a tenant has one current database
 create unique index tenant_databases_current_unique
@@ -988,7 +999,7 @@ create table tenant_fences (
 comment on table tenant_fences is
   'One tenant whose requests wait while another database becomes its current one.';
 comment on column tenant_fences.id is
-  'names this fence in acknowledgements: the next one of the tenant has another id';
+  'identifies this fence in acknowledgements: the next one of the tenant has another id';
 comment on column tenant_fences.closed is
   'false: the processes only prepare for it; true: requests of the tenant wait';
 comment on column tenant_fences.begun_at is 'when its present state began';
@@ -998,7 +1009,6 @@ create table fence_acknowledgements (
     constraint fence_acknowledgements_fence_fkey references tenant_fences (id) on delete cascade,
   process uuid not null,
   closed boolean not null,
-  acknowledged_at timestamptz not null default clock_timestamp(),
   primary key (fence, process, closed)
 );
 comment on table fence_acknowledgements is 'One process that has seen one state of a fence.';
@@ -1021,12 +1031,12 @@ create table operator_actions (
   started_at timestamptz not null default now(),
   finished_at timestamptz
 );
-comment on table operator_actions is 'One command that an operator ran to change something.';
+comment on table operator_actions is 'One command of an operator that changes something.';
 comment on column operator_actions.operator is
-  'login and host of who ran it, behind OPERATOR_NAME if that is set';
+  'login and host of the operator, after OPERATOR_NAME if that is set';
 comment on column operator_actions.build is 'the build of the command line';
 comment on column operator_actions.tenant_guid is
-  'the tenant that it changed; no reference, because the rows of a purged tenant stay';
+  'the tenant that it concerns; no reference, because the rows of a purged tenant stay';
 comment on column operator_actions.arguments is
   'without secrets; the purge of a tenant empties them, and error too, because they may name '
   'people';
@@ -1105,11 +1115,11 @@ create table migration_outcomes (
 );
 comment on table migration_outcomes is 'The result for one tenant in one run.';
 comment on column migration_outcomes.failure is
-  'SQLSTATE, statement, place in the log of the server, and differences of the schema';
+  'SQLSTATE, statement, line in the log of the server, and differences of the schema';
 comment on column migration_outcomes.state is
   'current: there was nothing to migrate; skipped: the run ended before the tenant started, '
   'or before it finished';
-comment on column migration_outcomes.ms is 'how long the migration took';
+comment on column migration_outcomes.ms is 'duration of the migration';
 -- the last outcome of a tenant
 create index migration_outcomes_tenant_id_run_id_index on migration_outcomes (tenant_id, run_id);
 -- the tenants whose last outcome is a failure
@@ -1162,7 +1172,7 @@ comment on column backup_runs.unchanged is
   'number of tenants without one, because their newest archive has all of their data';
 comment on column backup_runs.removed is 'number of old archives that were removed';
 comment on column backup_runs.not_removed is
-  'number of old archives that the target refused to remove, which is no failure of the run';
+  'number of old archives that the target refused to remove, which does not fail the run';
 comment on column backup_runs.strays is
   'objects of the target that archives does not have, by folder: their number and bytes, and the '
   'name, bytes and time of the newest one';
@@ -1187,20 +1197,19 @@ create table archives (
   store_checksum text,
   -- what was found since
   covered_at timestamptz,
-  checked_at timestamptz,
   drilled_at timestamptz,
   proved_at timestamptz,
   fault text,
   removed_at timestamptz,
   error text,
-  constraint archives_pkey primary key (target, name),
+  primary key (target, name),
   constraint archives_complete_check
     check (state <> 'complete' or num_nulls(bytes, sha256, unpacked_bytes) = 0)
 );
 comment on table archives is
   'One object that a run has written, or that was recognised as an archive of this installation. '
-  'src/operator/backup/archive-rows.ts says who changes its state. No other object of a target '
-  'counts.';
+  'No other object of a target counts. src/operator/backup/archive-rows.ts says who changes the '
+  'state.';
 comment on column archives.target is
   'the BACKUP_TARGET that has it, as installation.backup_target names the present one';
 comment on column archives.name is 'name of the object in the target';
@@ -1210,8 +1219,8 @@ comment on column archives.archived_at is 'the time in its name, by the clock of
 comment on column archives.state is
   'writing: by a run that has not ended; complete: it counts; removing: it is to be removed, and '
   'the object may be gone; gone: the target does not have it; unproved: a restored control '
-  'database does not know whether it is whole, or who has written it';
-comment on column archives.recipients is 'fingerprint of the recipients for whom it is sealed';
+  'database does not know whether it is complete, or which run wrote it';
+comment on column archives.recipients is 'fingerprint of the recipients that it is sealed for';
 comment on column archives.database_id is
   'the database in tenant_databases that it is of; null: the control database, or not known; no '
   'reference, because it may outlive the row';
@@ -1225,19 +1234,18 @@ comment on column archives.bytes is 'size of the object, sealed';
 comment on column archives.sha256 is 'of the sealed bytes, in hexadecimal';
 comment on column archives.unpacked_bytes is 'size of its tar';
 comment on column archives.store_checksum is
-  'checksum of the store (an ETag), as the first listing has had it; null: none';
+  'checksum of the store (an ETag), as the first listing returned it; null: none';
 comment on column archives.covered_at is
-  'when a run last found the database unchanged since, or made it';
-comment on column archives.checked_at is 'when a drill or a verification last read it';
+  'when a run made it, or last found the database unchanged since';
 comment on column archives.drilled_at is 'when a drill last began with it';
 comment on column archives.proved_at is
   'when it was last restored and compared without a difference; null: never';
-comment on column archives.fault is 'what the last reading found; null: nothing is wrong';
+comment on column archives.fault is
+  'the fault that a drill or a verification found last; null: none';
 comment on column archives.removed_at is
-  'when it was gone; its row goes 30 days later';
+  'when the state became gone; the row is removed 30 days later';
 comment on column archives.error is
-  'why the target has not removed it; or, of the newest one of a database, how the target has '
-  'lost it';
+  'why the target has not removed it; or, of the newest one of a database, how the target lost it';
 -- the archives of a target, those of one database by time
 create index archives_newest_index on archives (target, tenant_guid, archived_at desc)
   where state <> 'gone';
@@ -1247,7 +1255,7 @@ create index archives_proved_index on archives (target, tenant_guid, proved_at)
 -- the tenants whose newest archive is faulty
 create index archives_faulty_index on archives (target, tenant_guid)
   where state = 'complete' and fault is not null;
--- the archives that are lost, and rows that are to go
+-- the archives that are lost, and rows that are to be removed
 create index archives_removed_index on archives (removed_at) where state = 'gone';
 
 create table history_removals (
@@ -1274,7 +1282,7 @@ comment on column history_removals.removed_before is 'rows before this time are 
 comment on column history_removals.archive is
   'name of the proved archive that has the removed rows; null: none was asked for';
 comment on column history_removals.rows is
-  'number of removed rows; unless the state is done, at least so many';
+  'number of removed rows; a lower bound unless the state is done';
 comment on column history_removals.oldest is 'time of the oldest removed row';
 -- the removals of a tenant
 create index history_removals_tenant_id_index on history_removals (tenant_id, id desc);
@@ -1283,7 +1291,8 @@ create index history_removals_tenant_id_index on history_removals (tenant_id, id
 -- 11  The installation ------------------------------------------------------------------------
 
 create table installation (
-  only_row boolean primary key default true constraint installation_only_row_check check (only_row),
+  singleton boolean primary key default true
+    constraint installation_singleton_check check (singleton),
   id uuid not null default gen_random_uuid(),
   key_fingerprint text,
   master_key_canary bytea,
@@ -1304,20 +1313,22 @@ comment on column installation.archive_key is
   'sealed: proves that this installation has written an archive of a tenant; no change of the '
   'master key changes it; null before the first archive';
 comment on column installation.backup_target is
-  'the BACKUP_TARGET of the last command that wrote to one, by which archives has its rows; null: '
+  'the BACKUP_TARGET of the last command that wrote to one, as archives.target names it; null: '
   'no target yet';
 comment on column installation.target_writer is
   'the id in writer.json of the backup target, by which one control database writes there; null: '
   'no target yet';
 comment on column installation.next_target_writer is
   'the id that the present run has written there, or was about to write; null between runs';
+
 insert into installation default values;
 
 -- Refuses a secret that another key than the present one has sealed, so that none is stored
 -- under a key which the operator is about to remove. `control reseal` locks the row of the
--- installation before it reads the secrets, and this function before it compares: a secret is
--- stored before, and sealed again, or refused. It runs as the owner, because the service may not
--- lock that row. The detail of the error is the fingerprint of the present key.
+-- installation before it reads the secrets, and this function locks it before it compares: so a
+-- secret is either stored first, and sealed again, or refused. The function runs as the owner,
+-- because the service may not lock that row. The detail of the error is the fingerprint of the
+-- present key.
 --
 -- Argument: the column with the secret.
 create function require_present_key() returns trigger language plpgsql security definer
@@ -1352,8 +1363,8 @@ create trigger require_present_key before insert or update of role_password on t
   for each row execute function require_present_key('role_password');
 create trigger require_present_key before insert or update of secret on signing_keys
   for each row execute function require_present_key('secret');
-create trigger require_present_key before insert or update of sealed on webhook_tenants
-  for each row execute function require_present_key('sealed');
+create trigger require_present_key before insert or update of sealed_key on webhook_tenants
+  for each row execute function require_present_key('sealed_key');
 create trigger require_present_key before update of master_key_canary on installation
   for each row execute function require_present_key('master_key_canary');
 create trigger require_present_key_of_archives before update of archive_key on installation
@@ -1382,14 +1393,16 @@ comment on column processes.control_head is
   'the last control migration of the build; null as tenant_head';
 comment on column processes.connection_budget is 'CONNECTION_BUDGET of the process';
 comment on column processes.shares_limits is
-  'true: it counts the limits of requests in Redis; null for a command';
+  'true: it counts requests for their limits in Redis; null for a command';
 comment on column processes.wide_proxies is
-  'the networks of TRUSTED_PROXIES that have clients, too, while TRUSTED_HOPS is not set; null '
-  'for a command';
+  'the networks of TRUSTED_PROXIES that may contain clients too, while TRUSTED_HOPS is not set; '
+  'null for a command';
 comment on column processes.clock_ahead_ms is
-  'how far its clock is ahead of that of this database, in ms, as its last beat but one has found';
+  'difference of its clock to that of this database, positive if it is ahead, as measured by '
+  'its last beat but one';
 comment on column processes.seen_at is
-  'the last beat, one a second: a process runs while it is younger than five seconds';
+  'time of the last beat, of which a process sends one a second: it runs while the last is '
+  'younger than five seconds';
 
 
 -- 12  Change feed -----------------------------------------------------------------------------
@@ -1413,7 +1426,8 @@ end $$;
 
 -- Announces the tenants that a row concerns. Argument: the column with the tenant; or `id` for
 -- a row of servers, which concerns all tenants on that server.
-create function announce_tenant_of_row() returns trigger language plpgsql as $$
+create function announce_tenant_of_row() returns trigger language plpgsql
+  set search_path = pg_catalog, public, pg_temp as $$
 declare
   changed bigint[];
 begin
@@ -1436,7 +1450,7 @@ begin
   return null;
 end $$;
 
--- No insert into roles, users, sessions or legacy_tokens is announced: no cache has the row.
+-- Inserts into roles, users, sessions and legacy_tokens are not announced: no cache has the row.
 create trigger announce_change after insert or update or delete on tenants
   for each row execute function announce_change('tenants', 'guid');
 create trigger announce_change after update on servers

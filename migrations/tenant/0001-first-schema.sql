@@ -1,16 +1,15 @@
 -- The database of one tenant: its reference data, entities and promotions, the logs of what was
 -- done and what changed, and the tables that the service itself needs. Users are in the control
--- database (migrations/control), so no column here refers to one.
+-- database (migrations/control), so a column with the id of a user has no reference.
 --
--- Read it from top to bottom. Clients of the API know the tables of the first four sections by
--- name; the others serve the machinery behind them.
+-- Read it from top to bottom: first the tables of the business, then those of the service.
 --
 --   1  Codes                  when two codes are the same code
 --   2  Reference data         countries, currencies, units, tax codes, order statuses, options
 --   3  Entities               customers and suppliers, and their statuses
 --   4  Promotions             discounts, and which entity has used which
---   5  Identity               whose database this is, and at which version
---   6  Activities and audit   two append-only logs, and the feed of changes that they make up
+--   5  Identity               the tenant of this database, and its schema version
+--   6  Activities and audit   two append-only logs, which together are the feed of changes
 --   7  Idempotency keys       what a POST that is sent again returns
 --   8  Webhooks               where changes are sent
 --   9  Limits                 rows and bytes of the tables whose lists are served whole
@@ -24,7 +23,8 @@
 -- of the group.
 --
 -- Names. PostgreSQL names a primary key, `<table>_pkey`. Every other constraint and every index
--- has its name here: an index is called `<table>_<columns or purpose>_index`, or `_unique`.
+-- has its name here: an index is called `<table>_<columns or purpose>_index`; a unique one
+-- `_unique`.
 --
 -- Comments. `comment on` describes rows, and columns that their name does not explain, for
 -- `\d+` in psql too. A comment above an index names the query that needs it.
@@ -57,9 +57,10 @@ end;
 
 
 -- 2  Reference data ---------------------------------------------------------------------------
--- The API serves each list here whole, so section 9 limits the size of the tables. A unique
--- index on `code_key` finds a row by its code in any case, and refuses a second one. A table
--- with `is_deleted` keeps its deleted rows, because other rows may refer to them.
+-- The API serves each list here whole, so section 9 limits the size of the tables. Where rows
+-- have a code, a unique index on `code_key` finds a row by its code in any letter case, and
+-- refuses a second one. A table with `is_deleted` keeps its deleted rows, because other rows
+-- may refer to them.
 
 create table countries (
   country_code text primary key,
@@ -164,8 +165,8 @@ create table default_entity_status (
     constraint default_entity_status_status_id_fkey references entity_statuses
 );
 comment on table default_entity_status is
-  'The only row names the status of an entity that is created without one. Its reference '
-  'prevents the status from being deleted.';
+  'The status of an entity that is created without one: the only row. Its reference prevents '
+  'the status from being deleted.';
 
 insert into default_entity_status (status_id)
   select id from entity_statuses where title = 'Prospect';
@@ -220,17 +221,18 @@ create table promotions (
   entity_ids bigint[] not null default '{}',
   is_active boolean not null default true,
   created_at timestamptz not null default now(),
+  constraint promotions_percentage_check
+    check (discount_type <> 'Percentage' or discount_value <= 100),
+  constraint promotions_amount_check check (discount_type <> 'Amount' or currency_id is not null),
   constraint promotions_period_check check (ends_at > starts_at)
 );
 comment on table promotions is 'One discount that entities get for a code.';
-comment on column promotions.discount_value is
-  'a percentage: at most 100; an amount: of currency_id, which is not null then; the service '
-  'checks both';
+comment on column promotions.discount_value is 'percent, or an amount in the currency';
 comment on column promotions.starts_at is 'null: it has no beginning';
 comment on column promotions.ends_at is 'null: it has no end';
 comment on column promotions.entity_ids is 'the entities that may use it; empty: all';
 create unique index promotions_promo_code_unique on promotions (code_key(promo_code));
--- keep_promoted_entity()
+-- the promotions that name an entity
 create index promotions_entity_ids_index on promotions using gin (entity_ids);
 
 create table promotion_uses (
@@ -245,9 +247,11 @@ comment on table promotion_uses is
 create index promotion_uses_entity_id_index on promotion_uses (entity_id);
 
 -- Refuses the deletion of an entity that a promotion names, with the SQLSTATE of a foreign key,
--- which an array cannot have. The other half of the reference is in src/sales/resources/promotion.ts:
--- it locks the entities of a promotion (`for key share`) before it stores their ids.
-create function keep_promoted_entity() returns trigger language plpgsql as $$
+-- which an array cannot have. The other half of the reference is in
+-- src/sales/resources/rest/references.ts: it locks the entities of a promotion
+-- (`for key share`) before their ids are stored.
+create function keep_promoted_entity() returns trigger language plpgsql
+  set search_path = pg_catalog, public, pg_temp as $$
 begin
   if exists (select from promotions where entity_ids @> array[old.id]) then
     raise exception 'a promotion refers to this entity' using errcode = 'foreign_key_violation';
@@ -266,8 +270,8 @@ create trigger keep_promoted_entity before delete on entities
 -- costs it half a millisecond.
 --
 -- A *run* is one execution of an operator's command that makes or replaces databases of the
--- tenant, such as a move or a restore. Its *epoch* is a number above those of all earlier runs
--- of the tenant. Section 6 explains *eras*.
+-- tenant, such as a move or a restore. The *epoch* of a run is a number above those of all
+-- earlier runs of the tenant. Section 6 explains *eras*.
 
 alter table migrations add column compatible boolean not null default false;
 alter table migrations add column digest text;
@@ -278,9 +282,9 @@ comment on column migrations.compatible is
 comment on column migrations.digest is
   'SHA-256 of its page of SQL, in hexadecimal; null: it has no page';
 
--- Returns the system identifier of the PostgreSQL cluster, which `initdb` chooses. A function of
--- its own, because PostgreSQL refuses a statement that names pg_control_system() to a caller who
--- may not call it, also where the call is not reached.
+-- Returns the system identifier of the PostgreSQL cluster, which `initdb` chooses. It is a
+-- separate function, because PostgreSQL refuses a statement that names pg_control_system() to a
+-- caller without the privilege, even if the call is not reached.
 create function cluster_identifier() returns bigint language sql stable as $$
   select s.system_identifier from pg_catalog.pg_control_system() s;
 $$;
@@ -322,18 +326,18 @@ comment on column tenant_identity.feed_era is
 comment on column tenant_identity.feed_since is
   'first era of the present data: a cursor of an earlier era belongs to data that were replaced';
 comment on column tenant_identity.system_identifier is
-  'the PostgreSQL cluster whose counter the transaction ids of the era come from; null: not known. '
-  'In another cluster, record_cluster() compares the two before anything is served';
+  'the PostgreSQL cluster whose counter the transaction ids of the era come from; null: not '
+  'known. In another cluster, record_cluster() compares ids and counter before the first request';
 comment on column tenant_identity.removed_era is
   'era of the last change in the feed that the retention has removed';
 comment on column tenant_identity.removed_xid is
   'transaction of that change: a cursor before it has expired';
 comment on column tenant_identity.replaced_by is
-  'server/name of the database that the tenant got in place of this one; null: of none. A control '
-  'database that says that the tenant has this one has lost its last commits';
+  'server/name of the database that the tenant got in place of this one; null: none. If the '
+  'control database still names this one, it has lost its last commits';
 
--- Derives the version from `migrations`, whoever writes to either table. A build that has no
--- file of the last migration learns from compatible_from whether it can serve the schema.
+-- Derives the version from `migrations`, whoever writes to either table. A build that does not
+-- have the last migration reads in compatible_from whether it can serve the schema.
 create function stamp_schema_version() returns trigger language plpgsql
   set search_path = pg_catalog, public, pg_temp as $$
 begin
@@ -345,7 +349,7 @@ begin
     return new;
   end if;
 
-  -- A migration has come or gone: the trigger of tenant_identity does the rest.
+  -- A migration was added or removed: the trigger of tenant_identity derives the version.
   update tenant_identity set guid = guid;
 
   return null;
@@ -358,9 +362,9 @@ create trigger stamp_schema_version after insert or update or delete or truncate
 
 
 -- 6  Activities and audit ---------------------------------------------------------------------
--- Two append-only logs: activities, which people say that they did, and audit entries, which
--- triggers write with each change. Together they are the feed of changes that clients and
--- webhooks follow. A log outlives what it names, so its columns have no references.
+-- Two append-only logs: activities, which clients record, and audit entries, which triggers
+-- write with each change. Together they are the feed of changes that clients and webhooks
+-- follow. A log outlives the records that it names, so its columns have no references.
 --
 -- The feed orders rows by the era of the database, the id of their transaction, and their own
 -- id; src/sales/events/change-reader.ts has the proof that a cursor skips nothing. Ids of
@@ -393,7 +397,7 @@ create table activities (
   feed_xid xid8 default pg_current_xact_id()
 );
 comment on table activities is
-  'One thing that somebody did, in the words of a client. Rows are not changed, and only the '
+  'One thing that somebody did, as a client recorded it. Rows are not changed, and only the '
   'retention removes them.';
 comment on column activities.created_at is 'when the row was inserted';
 comment on column activities.activity_code is
@@ -401,7 +405,8 @@ comment on column activities.activity_code is
 comment on column activities.user_id is 'who did it, as the client says';
 comment on column activities.entity_id is 'the entity that it is about; null: none';
 comment on column activities.screen is 'the screen of the client program where it happened';
-comment on column activities.ip_address is 'the address from which it was done, as the client says';
+comment on column activities.ip_address is
+  'the address from which it was done, as the client says';
 comment on column activities.recorded_by is 'the user whose request recorded it';
 comment on column activities.recorded_from is 'the address that this request came from';
 comment on column activities.feed_era is 'position in the feed, first part; null: not in the feed';
@@ -444,7 +449,7 @@ comment on column audit_log.created_at is 'when the transaction of the change be
 comment on column audit_log.user_id is
   'who made it; null: nobody whom the service knows, such as an operator with psql';
 comment on column audit_log.user_guid is
-  'the same user, as access tokens and the feed of changes name it';
+  'the same user: the guid in access tokens and in the feed of changes';
 comment on column audit_log.entity_id is
   'the entity that the row belongs to, for readers of scope Self; null: none';
 comment on column audit_log.action is 'create, update or delete';
@@ -466,6 +471,9 @@ comment on column audit_log.feed_xid is
 -- end with the id: B-tree deduplication stores equal values once, and an insert extends their
 -- entry. Beside 100,000 entries, an insert takes 84 µs of CPU time if 8 users make the changes,
 -- and 117 µs if users and addresses are random.
+--
+-- `before` and `after` name no compression: with lz4, the default of PostgreSQL 19, a log of
+-- 57,000 entries is 1 % larger than with pglz.
 create index audit_log_created_at_id_index on audit_log (created_at, id);
 create index audit_log_user_id_id_index on audit_log (user_id, id);
 create index audit_log_user_guid_index on audit_log (user_guid);
@@ -592,9 +600,9 @@ create trigger audit_change after insert or update or delete on promotion_uses
 -- 6.2  A row of either log needs the request that it comes from
 --
 -- The service sets `app.actor` at the beginning of a transaction. A change of the service
--- without it is refused: if only that beginning were cancelled, the change after it would run
--- in a transaction of its own, by nobody. A member of the role that owns the tables (an
--- operator with psql, a migration) has no request, and needs none.
+-- without it is refused: if only that first statement were cancelled, the change after it would
+-- run in a transaction of its own, without a user. A member of the role that owns the tables
+-- (an operator with psql, a migration) has no request, and needs none.
 create function refuse_without_request(changed regclass) returns void language plpgsql
   set search_path = pg_catalog, public, pg_temp as $$
 begin
@@ -604,7 +612,8 @@ begin
   end if;
 end $$;
 
--- An audit entry is written by audit_change(), which looks at the setting by itself.
+-- Checks the rows that the service inserts itself. Audit entries need no such trigger, because
+-- audit_change() reads the setting.
 create function require_actor() returns trigger language plpgsql
   set search_path = pg_catalog, public, pg_temp as $$
 begin
@@ -634,15 +643,13 @@ create trigger require_actor before insert on activities
 --
 -- The owner can also disable the triggers, as `backfill` of sql.ts does for one statement of a
 -- migration: they guard against the service and against mistakes.
---
--- The function of the trigger qualifies every name, because it has no `search_path` of its own.
-create function refuse_change() returns trigger language plpgsql as $$
+create function refuse_change() returns trigger language plpgsql
+  set search_path = pg_catalog, public, pg_temp as $$
 begin
   if tg_op = 'DELETE'
-    and pg_catalog.current_setting('app.removal', true) operator(pg_catalog.=) tg_table_name::text
-    and current_user operator(pg_catalog.=) (
-      select pg_catalog.pg_get_userbyid(relowner) from pg_catalog.pg_class c
-       where c.oid = tg_relid) then
+    and current_setting('app.removal', true) = tg_table_name
+    and current_user = (
+      select pg_get_userbyid(relowner) from pg_class where oid = tg_relid) then
     return null;
   end if;
 
@@ -656,11 +663,13 @@ create trigger append_only before update or delete or truncate on audit_log
   execute function refuse_change();
 
 -- Both functions remove the rows of a range of ids that are older than a cutoff, and return
--- them, so that the caller compares them with an archive before the commit. They store the
--- position of the last removed change in tenant_identity: a cursor before it expires.
+-- their number. They store the position of the last removed change in tenant_identity: a cursor
+-- before it expires.
 create function remove_old_activities(first_id bigint, last_id bigint, cutoff timestamptz)
-  returns setof activities language plpgsql security definer
+  returns bigint language plpgsql security definer
   set search_path = pg_catalog, public, pg_temp as $$
+declare
+  total bigint;
 begin
   if cutoff > now() - interval '28 days' then
     raise exception 'rows of the last 28 days are not removed' using errcode = 'SB003';
@@ -668,29 +677,31 @@ begin
 
   perform set_config('app.removal', 'activities', true);
 
-  return query
-    with removed as (
-      delete from activities
-       where id between first_id and last_id and created_at < cutoff
-      returning *),
-    noted as (
-      update tenant_identity i
-         set removed_era = r.feed_era, removed_xid = r.feed_xid
-        from (
-          select feed_era, feed_xid from removed
-           where feed_era is not null
-           order by feed_era desc, feed_xid desc
-           limit 1) r
-       where (i.removed_era, i.removed_xid) < (r.feed_era, r.feed_xid)),
-    result as (select * from removed)
-    select * from result;
+  with removed as (
+    delete from activities
+     where id between first_id and last_id and created_at < cutoff
+    returning feed_era, feed_xid),
+  noted as (
+    update tenant_identity i
+       set removed_era = r.feed_era, removed_xid = r.feed_xid
+      from (
+        select feed_era, feed_xid from removed
+         where feed_era is not null
+         order by feed_era desc, feed_xid desc
+         limit 1) r
+     where (i.removed_era, i.removed_xid) < (r.feed_era, r.feed_xid))
+  select count(*) into total from removed;
 
   perform set_config('app.removal', '', true);
+
+  return total;
 end $$;
 
 create function remove_old_audit_entries(first_id bigint, last_id bigint, cutoff timestamptz)
-  returns setof audit_log language plpgsql security definer
+  returns bigint language plpgsql security definer
   set search_path = pg_catalog, public, pg_temp as $$
+declare
+  total bigint;
 begin
   if cutoff > now() - interval '28 days' then
     raise exception 'rows of the last 28 days are not removed' using errcode = 'SB003';
@@ -698,24 +709,24 @@ begin
 
   perform set_config('app.removal', 'audit_log', true);
 
-  return query
-    with removed as (
-      delete from audit_log
-       where id between first_id and last_id and created_at < cutoff
-      returning *),
-    noted as (
-      update tenant_identity i
-         set removed_era = r.feed_era, removed_xid = r.feed_xid
-        from (
-          select feed_era, feed_xid from removed
-           where feed_era is not null
-           order by feed_era desc, feed_xid desc
-           limit 1) r
-       where (i.removed_era, i.removed_xid) < (r.feed_era, r.feed_xid)),
-    result as (select * from removed)
-    select * from result;
+  with removed as (
+    delete from audit_log
+     where id between first_id and last_id and created_at < cutoff
+    returning feed_era, feed_xid),
+  noted as (
+    update tenant_identity i
+       set removed_era = r.feed_era, removed_xid = r.feed_xid
+      from (
+        select feed_era, feed_xid from removed
+         where feed_era is not null
+         order by feed_era desc, feed_xid desc
+         limit 1) r
+     where (i.removed_era, i.removed_xid) < (r.feed_era, r.feed_xid))
+  select count(*) into total from removed;
 
   perform set_config('app.removal', '', true);
+
+  return total;
 end $$;
 
 revoke execute on function
@@ -727,9 +738,9 @@ from public;
 --
 -- Returns the state of the feed in a snapshot: its *horizon* is a transaction id below which
 -- every transaction of this database had ended before the snapshot, so that the rows below it
--- are final. `is_held` is true if rows wait at or above the horizon. A transaction of another
--- database of the server does not hold the horizon back, if it is certain that it is of
--- another; that is looked up only when rows wait.
+-- are final. `is_held` is true if rows wait at or above the horizon. A transaction that is
+-- certainly of another database of the server does not hold the horizon back; the function
+-- looks for such transactions only when rows wait.
 --
 -- `enable_seqscan = off`, because the planner estimates a comparison of row values by their
 -- first column alone, and would read the tables whole.
@@ -760,15 +771,16 @@ begin
     return;
   end if;
 
-  -- The order of the two queries matters: see I3 of the proof in src/sales/events/change-reader.ts.
+  -- The order of the two queries matters: see I3 of the proof in
+  -- src/sales/events/change-reader.ts.
   elsewhere := array(
-    select a.pid from pg_stat_activity a join pg_database d on d.oid = a.datid
+    select a.pid from pg_catalog.pg_stat_activity a join pg_catalog.pg_database d on d.oid = a.datid
      where d.datname <> current_database());
 
   select coalesce(min(x::text::bigint)::text::xid8, next_xid) into horizon
     from pg_snapshot_xip(snapshot) x
    where not exists (
-     select from pg_locks l
+     select from pg_catalog.pg_locks l
       where l.locktype = 'transactionid' and l.mode = 'ExclusiveLock' and l.granted
         and l.transactionid = x::xid and l.pid = any (elsewhere));
 
@@ -780,11 +792,11 @@ begin
        where t.feed_era is not null and (t.feed_era, t.feed_xid) >= (era, horizon));
 end $$;
 
--- Returns the last change at or before a position in the feed, or no row. A cursor names the
+-- Returns the last change at or before a position in the feed, or no row. A cursor contains the
 -- time of this change, in microseconds since 1970. A server whose files were put back to a
--- snapshot, or whose standby was promoted, lacks the changes that were made afterwards: their
--- cursors are refused. Changes of one transaction are ordered by their kind: 1 is an audit
--- entry, 2 an activity.
+-- snapshot, or a standby that was promoted, lacks the last changes, so it has another time:
+-- cursors of the changes that it lacks are refused. Changes of one transaction are ordered by
+-- their kind: 1 is an audit entry, 2 an activity.
 create function last_change(
     at_era bigint, at_xid xid8, audit_id bigint, activity_id bigint,
     out era bigint, out xid xid8, out made_at bigint)
@@ -851,7 +863,7 @@ create table webhooks (
     check (disabled_reason in ('gone', 'failing', 'rights', 'operator')),
   user_id bigint not null,
   created_at timestamptz not null default now(),
-  -- how far it has come
+  -- its progress
   position text not null,
   position_at timestamptz not null default now(),
   version bigint not null default 0,
@@ -859,7 +871,7 @@ create table webhooks (
   failing_since timestamptz,
   next_attempt_at timestamptz,
   last_success_at timestamptz,
-  told_at timestamptz
+  notified_at timestamptz
 );
 comment on table webhooks is
   'One endpoint that changes are sent to: its settings, and from position on, its progress.';
@@ -867,26 +879,29 @@ comment on column webhooks.resources is 'the resources whose changes are sent';
 comment on column webhooks.actions is 'the actions that are sent: create, update, delete';
 comment on column webhooks.payload is 'thin: what changed; record: and the record itself';
 comment on column webhooks.disabled_reason is
-  'gone: the receiver responded 410; failing: for 5 days; rights: its user may not read what it '
-  'sends; null: enabled, or disabled by its tenant';
+  'gone: the receiver responded 410; failing: for 5 days; rights: its user may not read the '
+  'records that it sends; operator: an operator disabled it; null: it is enabled, or its tenant '
+  'disabled it';
 comment on column webhooks.user_id is
-  'the user in the control database who made it or changed it last: what it sends, they may read';
+  'the user in the control database who made it or changed it last, and may read the records '
+  'that it sends';
 comment on column webhooks.position is
   'cursor of the last change that needs no further attempt at this endpoint';
 comment on column webhooks.position_at is 'when the position last changed';
 comment on column webhooks.version is
-  'grows with each change of the progress: a process updates the row only if it still has the '
-  'version that the process has read';
+  'grows with each change of the progress: a process updates the row only if the version is '
+  'still the one that it read';
 comment on column webhooks.failures is 'failed attempts since the last success';
 comment on column webhooks.failing_since is 'time of the first of these; null: none failed';
 comment on column webhooks.next_attempt_at is 'when the next change is sent; null: at once';
-comment on column webhooks.told_at is
-  'when mails have last said that it was disabled; null: none has';
+comment on column webhooks.notified_at is
+  'when mails last reported that it was disabled; null: never';
 
 -- Progress is no change by a user: an update of its columns writes no audit entry.
 create trigger audit_change
   after insert or delete
-  or update of url, description, resources, actions, payload, is_enabled, disabled_reason on webhooks
+  or update of url, description, resources, actions, payload, is_enabled, disabled_reason
+  on webhooks
   for each row execute function audit_change('Webhook', 'id');
 
 create table webhook_secrets (
@@ -954,8 +969,8 @@ create index webhook_deliveries_webhook_id_index on webhook_deliveries (webhook_
 -- would skip them, and get earlier changes as new when the counter reaches their ids. So a new
 -- era begins before the service serves the first request.
 
--- Returns the eras and transaction ids of the positions of webhooks, which are numbers of base 36
--- (src/sales/events/change-cursor.ts).
+-- Returns the eras and transaction ids of the positions of webhooks, which are numbers in
+-- base 36 (src/sales/events/change-cursor.ts).
 create function webhook_places(out era bigint, out xid bigint) returns setof record
   language sql stable set search_path = pg_catalog, public, pg_temp as $$
   select n.numbers[2]::bigint, n.numbers[3]::bigint
@@ -977,14 +992,15 @@ create function next_feed_era() returns bigint language plpgsql
 begin
   return greatest(
     (extract(epoch from clock_timestamp()) * 1000)::bigint,
-    1 + (select max(greatest(i.feed_era, i.feed_since, i.removed_era)) from public.tenant_identity i),
+    1 + (select max(greatest(i.feed_era, i.feed_since, i.removed_era))
+           from public.tenant_identity i),
     1 + (select max(t.feed_era) from public.audit_log t),
     1 + (select max(t.feed_era) from public.activities t),
     1 + (select max(w.era) from public.webhook_places() w));
 end $$;
 
--- Returns true if an id of the present era is at or above an id of a transaction. Ids of earlier
--- eras may be of other clusters.
+-- Returns true if an id of the present era is at or above an id of a transaction. Ids of
+-- earlier eras may be of other clusters.
 create function has_ids_from(next_xid xid8) returns boolean language plpgsql stable
   set search_path = pg_catalog, public, pg_temp set enable_seqscan = off as $$
 declare
@@ -1037,10 +1053,11 @@ begin
   return next_era is not null and found;
 end $$;
 
--- Runs record_cluster(). If an era began, ends the transactions of the login of the tenant before
--- the commit: one of them may wait for the lock with a snapshot in which the former era is the
--- present one. Connections that are being verified read tenant_identity after the commit, and go
--- on: their statements name this function. An operator calls it with the name of the login.
+-- Runs record_cluster(). If an era began, ends the transactions of the login of the tenant
+-- before the commit: one of them may wait for the lock with a snapshot in which the former era
+-- is the present one. Connections that are being verified read tenant_identity after the
+-- commit, so their statements, which name this function, go on. An operator calls it with the
+-- name of the login.
 create function enter_cluster(login name default session_user) returns void language plpgsql
   set search_path = pg_catalog, public, pg_temp as $$
 declare
@@ -1063,8 +1080,8 @@ begin
   end if;
 end $$;
 
--- Returns the sequences whose next value a row has already, as logical replication leaves them:
--- the next insert would fail. `value` is the last one that rows have.
+-- Returns the sequences whose next value a row already has, as logical replication leaves them:
+-- the next insert would fail. `value` is the largest one in the table.
 create function late_sequences(out name text, out value bigint) returns setof record
   language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp as $$
 declare
@@ -1072,7 +1089,7 @@ declare
   last bigint;
 begin
   for owned in
-    select s.oid, d.refobjid::regclass as relation, a.attname, format('public.%I', s.relname) as name
+    select d.refobjid::regclass as relation, a.attname, format('public.%I', s.relname) as name
       from pg_class s
       join pg_depend d on d.classid = 'pg_class'::regclass and d.objid = s.oid
                       and d.refclassid = 'pg_class'::regclass and d.deptype in ('a', 'i')
@@ -1081,7 +1098,8 @@ begin
      order by s.relname
   loop
     execute format('select max(%I) from %s', owned.attname, owned.relation) into value;
-    execute format('select case when is_called then last_value else last_value - 1 end from %s', owned.name)
+    execute format(
+      'select case when is_called then last_value else last_value - 1 end from %s', owned.name)
       into last;
     if value > last then
       name := owned.name;
@@ -1092,9 +1110,9 @@ end $$;
 
 
 -- 9  Limits -----------------------------------------------------------------------------------
--- A list that is served whole must stay small. The size of a table is measured with a change of
--- it, and not counted: a counter would be a row that all changes of the table update in turn,
--- each waiting for the commit of the one before.
+-- A list that is served whole must stay small. The size of a table is measured with each
+-- change of it, and not counted: a counter would be a row that all changes of the table update
+-- in turn, each waiting for the commit of the one before.
 --
 -- While the files of a table are small, a change only reads their size, because such a table
 -- cannot exceed a maximum:
@@ -1105,9 +1123,9 @@ end $$;
 --      compressed (`storage external`).
 --   3. So while the files have less than 28 × max_rows bytes and less than max_bytes / 5,
 --      neither maximum is reached. With less than 256 KiB of files, a table has at most 9,362
---      rows and 1.25 MiB of text, which is below the maxima of every table here. So the
---      triggers have a condition: it costs 5 to 20 µs, and their function some 40 µs. An
---      operator who sets lower maxima sees them enforced from 256 KiB of files on.
+--      rows and 1.25 MiB of text, which is below the maxima of every table here. There, the
+--      function of the triggers does not even read the maxima: an operator who sets lower ones
+--      sees them enforced from 256 KiB of files on.
 --
 -- A larger table is measured with each statement: its rows are counted, in about 0.2 ms per
 -- 1,000 rows; with files of at least max_bytes / 5 also the bytes of their text, which takes
@@ -1149,7 +1167,8 @@ create function measure_table(
     name regclass, with_bytes boolean default true,
     out rows bigint, out bytes bigint,
     out deleted_rows bigint, out deleted_bytes bigint)
-  language plpgsql set timezone = 'UTC' set datestyle = 'ISO' as $$
+  language plpgsql set search_path = pg_catalog, public, pg_temp
+  set timezone = 'UTC' set datestyle = 'ISO' as $$
 declare
   -- an expression: whether a row is marked
   deleted text := case
@@ -1287,12 +1306,11 @@ end $$;
 -- the server has the extension `pg_trgm`, which the owner of a database may create (it is
 -- trusted). Without it, a search reads the whole table: 0.1 s for 100,000 rows.
 --
--- The extension has a schema of its own, which is in no `search_path`: a search needs only the
--- operators of `ilike`, which are PostgreSQL's own. The service may use the schema, because
--- `create table … (like … including all)` looks up the operator class there.
+-- The extension has a schema of its own, which is in no `search_path`, and which the service
+-- may not use: a search needs only the operators of `ilike`, which are PostgreSQL's own.
 --
--- The resources of audit entries have no such index, because they are few: a search asks for the
--- resources whose names have the text.
+-- The resources of audit entries have no such index, because they are few: a search asks for
+-- the resources whose names contain the text.
 --
 -- An insert only appends to the pending list of an index. The insert that fills it up to 1 MiB
 -- moves all its entries into the index: one in about a thousand lasts some 50 ms longer.
@@ -1301,7 +1319,6 @@ begin
   if exists (select from pg_available_extensions where name = 'pg_trgm') then
     create schema trigrams;
     create extension pg_trgm with schema trigrams;
-    execute format('grant usage on schema trigrams to %I', current_setting('app.tenant_group'));
 
     create index entities_trigram_index on entities
       using gin (name trigrams.gin_trgm_ops) with (gin_pending_list_limit = 1024);
@@ -1334,7 +1351,7 @@ begin
     'select, insert, update, delete on webhooks, webhook_secrets',
     'select, insert, update, delete on webhook_messages, webhook_deliveries',
 
-    -- append-only
+    -- append-only, and uses of promotions, which no endpoint changes
     'select, insert on promotion_uses, activities',
 
     -- written by triggers, operators and migrations alone

@@ -301,7 +301,7 @@ describe('the master key of an installation', () => {
         'signing_keys.secret',
         'tenant_databases.role_password',
         'tenants.role_password',
-        'webhook_tenants.sealed',
+        'webhook_tenants.sealed_key',
       ]);
       expect(await sealedUnder(world, boxOf(former).present.fingerprint)).to.deep.equal([]);
       expect(await sealedUnder(world, boxOf(next).present.fingerprint)).to.deep.equal(before);

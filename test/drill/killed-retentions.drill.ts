@@ -40,7 +40,7 @@ describe('drill: killed removals of old activities', () => {
     const rows = await sql(
       world.acme,
       `select from pg_stat_activity
-        where datname = current_database() and pid <> pg_backend_pid() and query like '%from remove_old_activities(%' and ${condition}`,
+        where datname = current_database() and pid <> pg_backend_pid() and query like '%select remove_old_activities(%' and ${condition}`,
     );
     return rows.length;
   };

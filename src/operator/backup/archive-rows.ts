@@ -365,7 +365,7 @@ export async function recordProof(
 ): Promise<void> {
   await control.query(
     `update archives
-        set checked_at = now(), fault = $3,
+        set fault = $3,
             proved_at = case when $4 and $3::text is null then now() else proved_at end
       where target = $1 and name = $2`,
     [description, name, fault, check === 'proved'],
@@ -385,11 +385,11 @@ export async function recogniseArchive(
 
   await control.query(
     `insert into archives as a (target, name, tenant_guid, archived_at, state, recipients, schema_version,
-            bytes, sha256, unpacked_bytes, covered_at, checked_at)
-     values ($1, $2, $3, $4, 'complete', $5, $6, $7, $8, $9, $4, now())
+            bytes, sha256, unpacked_bytes, covered_at)
+     values ($1, $2, $3, $4, 'complete', $5, $6, $7, $8, $9, $4)
          on conflict (target, name) do update
         set state = 'complete', schema_version = excluded.schema_version, bytes = excluded.bytes, sha256 = excluded.sha256,
-            unpacked_bytes = excluded.unpacked_bytes, store_checksum = null, checked_at = now(), fault = null, error = null,
+            unpacked_bytes = excluded.unpacked_bytes, store_checksum = null, fault = null, error = null,
             removed_at = null, covered_at = coalesce(a.covered_at, excluded.covered_at)
       where a.state in ('writing', 'unproved', 'gone')`,
     [

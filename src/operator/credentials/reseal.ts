@@ -68,8 +68,9 @@ const secretColumns: {
   },
   {
     table: 'webhook_tenants',
-    column: 'sealed',
-    select: 'select w.id, w.sealed, guid from webhook_tenants w join tenants t on t.id = tenant_id',
+    column: 'sealed_key',
+    select:
+      'select w.id, sealed_key as sealed, guid from webhook_tenants w join tenants t on t.id = tenant_id',
     owner: ({ guid }) => owners.webhookKey(guid ?? ''),
   },
   {

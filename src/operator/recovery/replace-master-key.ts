@@ -47,7 +47,7 @@ export async function replaceLostMasterKey(
       'select w.id, guid from webhook_tenants w join tenants t on t.id = tenant_id',
     );
     for (const { id, guid } of webhooks) {
-      await client.query('update webhook_tenants set sealed = $2 where id = $1', [
+      await client.query('update webhook_tenants set sealed_key = $2 where id = $1', [
         id,
         createTenantKey(secrets, guid),
       ]);

@@ -120,7 +120,7 @@ export async function serveEndpoint(
       dueAt === null && failingSince === null && results.every(each => each?.error === null);
     result.isOpen ||= !saved || !isSound;
     if (saved) result.inserted += progress.queued.length + progress.attempts.length;
-    if (saved?.isToTell && progress.disable) onDisabled(endpoint, progress.disable);
+    if (saved?.isToNotify && progress.disable) onDisabled(endpoint, progress.disable);
     if (isCutOff) return result;
     if (saved && messages.length < batchSize && page?.isEnd !== false) return result;
     // The endpoint may have been changed meanwhile.
@@ -173,7 +173,7 @@ async function disable(
   const [saved] = await change(saveProgress(endpoint, progress, now()));
 
   result.isOpen ||= !saved;
-  if (saved?.isToTell) onDisabled(endpoint, 'rights');
+  if (saved?.isToNotify) onDisabled(endpoint, 'rights');
 }
 
 /**

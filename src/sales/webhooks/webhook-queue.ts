@@ -49,15 +49,15 @@ const delay = (ms: string): string => `${ms}::float8 * interval '1 ms'`;
 const active =
   'is_active = true, activated_at = now(), due_at = now(), wakes = webhook_tenants.wakes + 1';
 /** Serves the webhooks of a tenant again. */
-const reactivateText = `update webhook_tenants set ${active} where tenant_id = $1 returning sealed`;
+const reactivateText = `update webhook_tenants set ${active} where tenant_id = $1 returning sealed_key as "sealedKey"`;
 /**
  * Adds a tenant whose webhooks are served, or serves it again.
  * @param $2 its sealed key, unless it has one
  */
 export const activateText = `
-  insert into webhook_tenants (tenant_id, sealed) values ($1, $2)
+  insert into webhook_tenants (tenant_id, sealed_key) values ($1, $2)
       on conflict (tenant_id) do update set ${active}
-  returning sealed`;
+  returning sealed_key as "sealedKey"`;
 const markDueText = `
   update webhook_tenants w
      set due_at = least(due_at, now()),
@@ -86,7 +86,7 @@ const leaseText = `
   update webhook_tenants w set holder = $1, leased_until = now() + ${leaseTime}, due_at = now(),
          wakes = 0, polled = null, waiting_since = coalesce(waiting_since, least(due_at, now()))
     from next where w.id = next.id
-  returning w.id::float8 as id, guid as "tenantGuid", slug, server_id as "serverId", sealed as "sealedKey",
+  returning w.id::float8 as id, guid as "tenantGuid", slug, server_id as "serverId", sealed_key as "sealedKey",
             feed_cursor as "feedCursor"`;
 const releaseText = `
   update webhook_tenants
@@ -127,14 +127,16 @@ export class WebhookQueue {
    * @returns the sealed key of its secrets
    */
   async activate(tenantId: number, createKey: () => Buffer): Promise<Buffer> {
-    const [known] = await this.#query<{ sealed: Buffer }>('reactivate', reactivateText, [tenantId]);
-    if (known) return known.sealed;
+    const [known] = await this.#query<{ sealedKey: Buffer }>('reactivate', reactivateText, [
+      tenantId,
+    ]);
+    if (known) return known.sealedKey;
 
-    const [added] = await this.#query<{ sealed: Buffer }>('activate', activateText, [
+    const [added] = await this.#query<{ sealedKey: Buffer }>('activate', activateText, [
       tenantId,
       createKey(),
     ]);
-    return added!.sealed;
+    return added!.sealedKey;
   }
 
   /**

@@ -75,11 +75,11 @@ export const selectDueMessages = (webhookId: number, now: number): Statement =>
  * SQL: the time at which people were last notified that an endpoint was disabled: at most once
  * a day.
  */
-const toldAt = `case when told_at > ${time('$11')} - interval '1 day' then told_at else ${time('$11')} end`;
+const notifiedAt = `case when notified_at > ${time('$11')} - interval '1 day' then notified_at else ${time('$11')} end`;
 
 /**
  * Stores the progress of an endpoint. Without a row in the result, the endpoint was deleted,
- * disabled or changed since it was read, and nothing is stored. `isToTell`: people are to be
+ * disabled or changed since it was read, and nothing is stored. `isToNotify`: people are to be
  * notified that it was disabled.
  */
 export const saveProgress = (
@@ -91,7 +91,7 @@ export const saveProgress = (
 
   // The audit trigger runs for these columns alone, and it alone needs the actor.
   const disabling = disable
-    ? `, is_enabled = false, disabled_reason = '${disable}', told_at = ${toldAt}`
+    ? `, is_enabled = false, disabled_reason = '${disable}', notified_at = ${notifiedAt}`
     : '';
 
   const statement = preparedStatement(
@@ -100,7 +100,7 @@ export const saveProgress = (
           set position = $3, position_at = case when position = $3 then position_at else ${time('$11')} end, version = version + 1, failures = $4,
               failing_since = ${time('$5')}, next_attempt_at = ${time('$6')},
               last_success_at = coalesce(${time('$7')}, last_success_at) ${disabling}
-        where id = $1 and version = $2 and is_enabled returning id, version, told_at = ${time('$11')} as "isToTell"),
+        where id = $1 and version = $2 and is_enabled returning id, version, notified_at = ${time('$11')} as "isToNotify"),
      sent as (delete from webhook_messages where id = any($8::bigint[]) and exists (select from moved)),
      queued as (
        insert into webhook_messages (webhook_id, message_id, body, failures, next_attempt_at)
@@ -113,7 +113,7 @@ export const saveProgress = (
        select moved.id, "messageId", type, ${time('at')}, "durationMs", status, error, response
          from moved, jsonb_to_recordset($10) a ("messageId" text, type text, at float8, "durationMs" integer,
                                                 status integer, error text, response text))
-     select version, "isToTell", ${countNow} from moved`,
+     select version, "isToNotify", ${countNow} from moved`,
     [
       id,
       version,

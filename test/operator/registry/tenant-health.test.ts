@@ -93,7 +93,7 @@ describe('health of tenants', () => {
       make: () =>
         controlSql(
           world,
-          `insert into webhook_tenants (tenant_id, sealed, due_at, failing, failing_since, failing_webhook)
+          `insert into webhook_tenants (tenant_id, sealed_key, due_at, failing, failing_since, failing_webhook)
            select id, '', now() + interval '1 hour', 1, now() - interval '4 minutes',
                   '{"id": 3, "host": "hooks.example.com", "status": 503, "error": "status", "waiting": 4, "isMore": false}'
              from tenants where slug = 'acme'`,

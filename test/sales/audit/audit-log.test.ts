@@ -346,7 +346,7 @@ describe('audit log', () => {
         databaseUrl(world.acme.adminUrl, world.acme.database, { user, password }),
         async client => {
           await client.query(
-            'create temporary table audit_log (like public.audit_log including all)',
+            'create temporary table audit_log (like public.audit_log including defaults including identity)',
           );
 
           await client.query('begin');

@@ -196,7 +196,7 @@ describe('sizes of tables with unpaged lists', () => {
       order_statuses: `(name) select i::text from generate_series(1, 9000) i`,
       system_options: `(system_option_type_id, value) select 2147483647, repeat('"', 4000) from generate_series(1, 100)`,
       promotions: `(promo_code, name, description, discount_type, discount_value, starts_at, ends_at, entity_ids)
-        select 'W' || i, '"', repeat(case i % 2 when 0 then '' else 'x' end, 4000), 'Amount', 0.0001,
+        select 'W' || i, '"', repeat(case i % 2 when 0 then '' else 'x' end, 4000), 'Percentage', 0.0001,
                '4713-01-01 00:00:00.123456+00 BC', '294276-12-31 23:59:59.999999+00',
                (select array_agg(9223372036854775807) from generate_series(1, 100))
           from generate_series(1, 100) i`,

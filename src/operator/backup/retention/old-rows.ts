@@ -142,7 +142,7 @@ export async function removeOldRows(
     const last = String(BigInt(id) + BigInt(batchIds - 1));
     const batch = await inTransaction(client, async () => {
       const result = await client.query<{ rows: number }>(
-        `select count(*)::float8 as rows from ${remove}(${id}, ${last}, ${before})`,
+        `select ${remove}(${id}, ${last}, ${before})::float8 as rows`,
       );
       return result.rows[0]?.rows ?? 0;
     });

@@ -1,6 +1,5 @@
 import type { ControlStatements } from '../../../control/installation.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
-import { operatorName } from '../../command/operator-name.ts';
 import { noSuchTenant } from '../../registry/read-tenants.ts';
 
 /**
@@ -105,13 +104,13 @@ export async function setRetention(
   const values = ages.map(age => (age === undefined || age === 'default' ? null : age));
   const isSet = ages.map(age => (age === undefined ? 0 : 1));
   await statements.query(
-    `insert into retention_policies as p (tenant_id, activity, audit, people, changed_by) values ($1, $2, $3, $4, $5)
-       on conflict (coalesce(tenant_id, 0)) do update
-       set activity = case when $6::int = 1 then excluded.activity else p.activity end,
-           audit = case when $7::int = 1 then excluded.audit else p.audit end,
-           people = case when $8::int = 1 then excluded.people else p.people end,
-           changed_by = excluded.changed_by, changed_at = now()`,
-    [tenant.id, ...values, operatorName(), ...isSet],
+    `insert into retention_policies as p (tenant_id, activity, audit, people) values ($1, $2, $3, $4)
+       on conflict (tenant_id) do update
+       set activity = case when $5::int = 1 then excluded.activity else p.activity end,
+           audit = case when $6::int = 1 then excluded.audit else p.audit end,
+           people = case when $7::int = 1 then excluded.people else p.people end,
+           changed_at = now()`,
+    [tenant.id, ...values, ...isSet],
   );
 }
 

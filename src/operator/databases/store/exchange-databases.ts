@@ -22,7 +22,7 @@ export async function recordSchema(
 ): Promise<boolean> {
   const { rowCount } = await control.query(
     `update tenant_databases set schema_version = $2, compatible_from = $3, schema_fingerprint = $4,
-            state = case state when 'reserved' then 'filled' else state end, filled_at = coalesce(filled_at, now())
+            state = case state when 'reserved' then 'filled' else state end
       where id = $1 and state in ('reserved', 'filled', 'kept')`,
     [id, version, compatibleFrom, fingerprint],
   );
