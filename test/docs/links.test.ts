@@ -46,6 +46,23 @@ describe('links of the repository', () => {
     expect(broken).to.deep.equal([]);
   });
 
+  it('the pages for contributors name files and folders by their paths from the root, and all of them exist', async () => {
+    const pages = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'STYLE.md', 'GLOSSARY.md'];
+    const isPath = /`([\w.-]+\/[\w./-]*(?:\/|\.(?:ts|sql|json|md|yaml)))`/g;
+    const named = pages.flatMap(page =>
+      [...(texts.get(page) ?? '').matchAll(isPath)].map(([, path = '']) => `${page}: ${path}`),
+    );
+
+    const missing: string[] = [];
+    for (const each of named) {
+      const [, path = ''] = each.split(': ');
+      await access(join(root, path)).catch(() => missing.push(each));
+    }
+
+    expect(named).to.have.length.greaterThan(60);
+    expect(missing).to.deep.equal([]);
+  });
+
   it('SECURITY.md names only tests and drills that exist', async () => {
     const files = new Set<string>();
     for await (const file of glob('test/**/*.{test,drill}.ts', { cwd: root })) {
