@@ -1750,7 +1750,7 @@ export interface components {
             DiscountType: "Percentage" | "Amount";
             /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
             DiscountValue: number;
-            /** @description The `Id` of the currency of an amount; null for a percentage. */
+            /** @description The `Id` of the currency, which an amount needs; null if there is none. */
             CurrencyId: number | null;
             /** @description When the promotion begins; null if it has no beginning. */
             StartsAt: string | null;
@@ -7245,7 +7245,7 @@ export interface operations {
                         DiscountType: "Percentage" | "Amount";
                         /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
                         DiscountValue: number;
-                        /** @description The `Id` of the currency of an amount; null for a percentage. */
+                        /** @description The `Id` of the currency, which an amount needs; null if there is none. */
                         CurrencyId: number | null;
                         /** @description When the promotion begins; null if it has no beginning. */
                         StartsAt: string | null;
@@ -7314,7 +7314,7 @@ export interface operations {
                     /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
                     DiscountValue: number;
                     /**
-                     * @description The `Id` of the currency of an amount; null for a percentage.
+                     * @description The `Id` of the currency, which an amount needs; null if there is none.
                      * @default null
                      */
                     CurrencyId?: number | null;
@@ -7489,7 +7489,7 @@ export interface operations {
                     /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
                     DiscountValue: number;
                     /**
-                     * @description The `Id` of the currency of an amount; null for a percentage.
+                     * @description The `Id` of the currency, which an amount needs; null if there is none.
                      * @default null
                      */
                     CurrencyId?: number | null;
@@ -7624,7 +7624,7 @@ export interface operations {
                     DiscountType?: "Percentage" | "Amount";
                     /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
                     DiscountValue?: number;
-                    /** @description The `Id` of the currency of an amount; null for a percentage. */
+                    /** @description The `Id` of the currency, which an amount needs; null if there is none. */
                     CurrencyId?: number | null;
                     /** @description When the promotion begins; null if it has no beginning. */
                     StartsAt?: string | null;
@@ -7654,7 +7654,7 @@ export interface operations {
                     DiscountType?: "Percentage" | "Amount";
                     /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
                     DiscountValue?: number;
-                    /** @description The `Id` of the currency of an amount; null for a percentage. */
+                    /** @description The `Id` of the currency, which an amount needs; null if there is none. */
                     CurrencyId?: number | null;
                     /** @description When the promotion begins; null if it has no beginning. */
                     StartsAt?: string | null;

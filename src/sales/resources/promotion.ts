@@ -220,7 +220,7 @@ export const promotions = defineResource({
     Description: 'A text about the promotion, of several lines; null if there is none.',
     DiscountType: 'Whether `DiscountValue` is a percentage or an amount of money.',
     DiscountValue: 'The discount, with at most four decimals: at most 100 if it is a percentage.',
-    CurrencyId: 'The `Id` of the currency of an amount; null for a percentage.',
+    CurrencyId: 'The `Id` of the currency, which an amount needs; null if there is none.',
     StartsAt: 'When the promotion begins; null if it has no beginning.',
     EndsAt: 'When the promotion ends; null if it has no end.',
     EntityIds:
