@@ -12,6 +12,7 @@ import { Client } from './support/client.ts';
 import { type ScriptResult, startProgram } from './support/command-line.ts';
 import { eventually } from './support/eventually.ts';
 import { freePort } from './support/free-port.ts';
+import { signalProcess } from './support/processes.ts';
 import { rawRequest, sendRaw } from './support/raw-http.ts';
 import { runCommand } from './support/run-command.ts';
 import { statuses, useStarts } from './support/starts.ts';
@@ -34,7 +35,8 @@ describe('npm start', () => {
   }
 
   it('a start on an empty folder prints address, tenant, user, password and a curl line that logs in, however often', async () => {
-    const service = starts.current;
+    const service = starts.first;
+    await running();
     expect(service.url).to.equal(`http://127.0.0.1:${starts.environment.PORT}`);
     expect(service.password).to.be.a('string');
     await expectServing(service);
@@ -176,9 +178,9 @@ describe('npm start', () => {
 
   it('a stale pid file does not prevent a start, which serves the stored data and prints the password again; SIGTERM lets the service serve new connections for SHUTDOWN_DELAY, finish the running request, close idle connections and exit with 0', async () => {
     const path = join(starts.folder, 'postgres', 'postmaster.pid');
-    await end(starts.current, 'SIGKILL');
-    const left = (await postmaster()) ?? 0;
-    process.kill(left, 'SIGKILL');
+    await end(await running(), 'SIGKILL');
+    const left = await postmaster();
+    signalProcess(left, 'SIGKILL');
     await eventually(async () => !(await isAlive(left)));
     const lines = (await readFile(path, 'utf8')).split('\n');
     await writeFile(path, [process.pid, ...lines.slice(1)].join('\n'));
@@ -232,6 +234,7 @@ describe('npm start', () => {
   });
 
   it('a lost master key is named, and no other one takes its place', async () => {
+    await stopped();
     const path = join(starts.folder, 'master.key');
     await rename(path, `${path}.lost`);
     for (const _ of [1, 2]) {
@@ -286,7 +289,7 @@ describe('npm start', () => {
   });
 });
 
-async function isAlive(pid: number): Promise<boolean> {
+async function isAlive(pid: number | undefined): Promise<boolean> {
   const status = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
   return status !== '' && !/\) Z /.test(status);
 }

@@ -77,7 +77,7 @@ describe('the set-up of compose.yaml', () => {
   let folder: string;
   let environment: Record<string, string>;
 
-  before(async () => {
+  beforeEach(async () => {
     server = await createPlainServer('createdb createrole');
     folder = await mkdtemp(join(tmpdir(), 'backoffice-set-up-'));
     await Promise.all(['secrets', 'operator'].map(name => mkdir(join(folder, name))));
@@ -88,7 +88,7 @@ describe('the set-up of compose.yaml', () => {
       MANAGEMENT_PORT: '0',
     };
   });
-  after(async () => {
+  afterEach(async () => {
     await server?.close();
     await rm(folder, { recursive: true, force: true });
   });
@@ -131,6 +131,7 @@ describe('the set-up of compose.yaml', () => {
   });
 
   it('the set-up makes the databases and the login of the service, with which the service starts; once more, it changes nothing', async () => {
+    await makeSecrets();
     expect(await makeDatabases()).to.include({ code: 0, stderr: '' });
     const made = await secrets();
     expect(await makeDatabases()).to.include({ code: 0, stderr: '' });
@@ -150,7 +151,7 @@ describe('the set-up of compose.yaml', () => {
   });
 
   it('when a command fails, the set-up fails with the sentence of the command, and leaves no half of a secret', async () => {
-    await rm(join(folder, 'secrets/database-url'));
+    await makeSecrets();
     environment = {
       ...environment,
       DATABASE_URL: server.url('office').replace(/:[^:@/]+@/, ':wrong@'),

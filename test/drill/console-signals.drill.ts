@@ -7,7 +7,7 @@ import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { openConsole } from '../operator/console/console-client.ts';
 import { backupSettings } from '../support/backup-settings.ts';
 import { eventually } from '../support/eventually.ts';
-import { isAlive, seeProcesses } from '../support/processes.ts';
+import { isAlive, seeProcesses, signalProcess } from '../support/processes.ts';
 import { runCommand } from '../support/run-command.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 
@@ -88,7 +88,7 @@ describe('drill: commands of a console that ends', () => {
       await eventually(
         async () => (await fetch(killed.origin).catch(() => undefined)) === undefined,
       );
-      process.kill(command?.pid ?? 0, 'SIGTERM');
+      signalProcess(command?.pid, 'SIGTERM');
     });
 
     const lastState = async () => {

@@ -230,7 +230,7 @@ describe('drill: machines that people have', () => {
           title.includes('proxy') ? proxies : {},
         ).ended;
         expect(called.stdout.trim().split('\n').at(-1)).to.include('Blue Harbour Ltd');
-        process.kill(-(running.process.pid ?? 0), 'SIGINT');
+        process.kill(-(running.process.pid ?? expect.fail('nothing has started')), 'SIGINT');
       }
 
       const { code, stdout, stderr } = await running.ended;

@@ -3,7 +3,12 @@ import { dirname } from 'node:path';
 import { expect } from 'chai';
 import { type RunningScript, startNpm } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
-import { endProcesses, type SeenProcess, seeProcesses } from '../support/processes.ts';
+import {
+  endProcesses,
+  type SeenProcess,
+  seeProcesses,
+  signalProcess,
+} from '../support/processes.ts';
 
 /**
  * A test that starts a service with a PostgreSQL of its own, beside the PostgreSQL of the run.
@@ -42,7 +47,7 @@ describe('drill: signals to npm test', () => {
     ['Ctrl-C under npm test', npm => process.kill(-npm, 'SIGINT')],
     [
       'SIGKILL to its mocha',
-      (_, processes) => process.kill(processes.find(isMocha)?.pid ?? 0, 'SIGKILL'),
+      (_, processes) => signalProcess(processes.find(isMocha)?.pid, 'SIGKILL'),
     ],
   ] satisfies [string, (npm: number, processes: SeenProcess[]) => void][]) {
     it(`${what} leaves no service, no PostgreSQL, no Redis and no folder of data`, async () => {

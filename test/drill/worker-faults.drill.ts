@@ -52,7 +52,7 @@ describe('drill: faults of worker processes', () => {
   });
 
   it('a worker with an error that nothing handled is replaced, while the other one serves', async () => {
-    const [victim = 0] = service.workerPids();
+    const victim = service.workerPids()[0] ?? expect.fail('there is no worker');
     process.kill(victim, 'SIGUSR2');
     await eventually(() => service.countOf('worker_started') === 3, startMs);
     expect(await isServing()).to.equal(true);
@@ -61,7 +61,7 @@ describe('drill: faults of worker processes', () => {
   });
 
   it('a worker in an endless loop is killed and replaced, while health and metrics are answered within 10 s', async () => {
-    const victim = service.workerPids().at(-1) ?? 0;
+    const victim = service.workerPids().at(-1) ?? expect.fail('there is no worker');
     let slowestMs = 0;
     const observe = async (): Promise<void> => {
       const askedAt = performance.now();

@@ -71,8 +71,12 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Sends a signal to a process, unless the process has ended. */
-function signalProcess(pid: number, signal: NodeJS.Signals): void {
+/**
+ * Sends a signal to a process, unless the process has ended.
+ * @throws when there is no such number: 0 would be the group of this process, with mocha in it
+ */
+export function signalProcess(pid: number | undefined, signal: NodeJS.Signals): void {
+  if (!pid) throw new Error(`there is no process for ${signal}`);
   try {
     process.kill(pid, signal);
   } catch (error) {

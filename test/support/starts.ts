@@ -44,6 +44,8 @@ export function useStarts(settings: Record<string, string> = {}) {
   const processes: RunningScript[] = [];
   /** The service that started last. It may have ended. */
   let current: StartedService;
+  /** The service that started on the empty folder, on the ports of all others. */
+  let first: StartedService;
   let credentials: { email: string; password: string };
 
   before(async () => {
@@ -55,8 +57,8 @@ export function useStarts(settings: Record<string, string> = {}) {
       SHUTDOWN_DELAY: '0s',
       ...settings,
     };
-    const { user, password } = await start();
-    credentials = { email: user, password: password ?? '' };
+    first = await start();
+    credentials = { email: first.user, password: first.password ?? '' };
     expect((await (await logIn(current)).post(statuses, { Title: 'Stored' })).status).to.equal(201);
   });
   after(async () => {
@@ -111,9 +113,15 @@ export function useStarts(settings: Record<string, string> = {}) {
     return isRunning(current) ? current : start();
   }
 
-  /** Ends the running service, if there is one, and its PostgreSQL. */
+  /**
+   * Ends the running service, if there is one, and its PostgreSQL, also one that a killed
+   * service has left.
+   */
   async function stopped(): Promise<void> {
-    if (!isRunning(current)) return;
+    if (!isRunning(current)) {
+      if ((await postmaster()) === undefined) return;
+      await start();
+    }
     expect((await end(current, 'SIGINT')).code).to.equal(0);
     await eventually(async () => (await postmaster()) === undefined, 30_000);
   }
@@ -205,7 +213,7 @@ export function useStarts(settings: Record<string, string> = {}) {
     await stopped();
     const npm = await ready(launchNpm(...args));
     const pending = await beginRequest(npm, title);
-    signal(npm.process.pid ?? 0);
+    signal(npm.process.pid ?? expect.fail('npm has not started'));
     await eventually(async () => !(await isReady(npm)));
     await expectCreated(pending);
     const result = await npm.ended;
@@ -221,8 +229,8 @@ export function useStarts(settings: Record<string, string> = {}) {
     get environment() {
       return environment;
     },
-    get current() {
-      return current;
+    get first() {
+      return first;
     },
     get credentials() {
       return credentials;

@@ -9,7 +9,7 @@ import {
 } from './command-line.ts';
 import { eventually } from './eventually.ts';
 import { readLockWaiters } from './lock-waiters.ts';
-import { seeProcesses } from './processes.ts';
+import { seeProcesses, signalProcess } from './processes.ts';
 import type { World } from './world.ts';
 
 /** A command that waits in the control database. */
@@ -90,8 +90,8 @@ export async function stopCommand(
     }
     await holder.end();
   };
-  const pidOf = async (): Promise<number> => {
-    const own = running.process.pid ?? 0;
+  const pidOf = async (): Promise<number | undefined> => {
+    const own = running.process.pid;
     if (!launcher) return own;
     return (
       (await seeProcesses()).find(
@@ -100,7 +100,7 @@ export async function stopCommand(
     );
   };
   const killAlone = async (): Promise<void> => {
-    process.kill(await pidOf(), 'SIGKILL');
+    signalProcess(await pidOf(), 'SIGKILL');
     await endSessions();
   };
   return {

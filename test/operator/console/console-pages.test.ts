@@ -239,6 +239,8 @@ describe('console: pages', () => {
     const counts = { servers: 1, tenants: 2, healthy: true, measured: [measured] };
     const report = { ...counts, findings: [{ ...finding, ...texts }] };
 
+    // also what another test has let doctor find
+    await controlSql(world, 'delete from tenant_usage; delete from doctor_reports');
     await controlSql(
       world,
       `insert into tenant_usage (tenant_id, hour, database_bytes)

@@ -63,37 +63,44 @@ describe('console: former slugs', () => {
   });
 
   it('an alias that has ended leads to no page', async () => {
-    await edit('acme-now', '--alias-days', '0');
+    await edit('globex', '--slug', 'globex-now');
+    expect((await opened.get('/tenants/globex')).path).to.equal('/tenants/globex-now');
 
-    expect((await opened.get('/tenants/te')).status).to.equal(404);
-    expect((await opened.get('/tenants/acme-now')).status).to.equal(200);
+    await edit('globex-now', '--alias-days', '0');
+
+    expect((await opened.get('/tenants/globex')).status).to.equal(404);
+    expect((await opened.get('/tenants/globex-now')).status).to.equal(200);
   });
 
   it('a reserved slug is given by the form of provision after the company that had it is named and the slug is typed', async () => {
-    const fields = { slug: 'te', name: 'Te Ltd', adminEmail: 'a@te.test' };
+    const former = await world.provision('initech');
+    await edit('initech', '--slug', 'initech-now', '--alias-days', '0');
+    const fields = { slug: 'initech', name: 'Initech', adminEmail: 'a@initech.test' };
     const refused = await opened.ended(
       (await opened.submit('/operations/provision', { ...fields, step: 'run' })).path,
     );
-    expect(refused.text).to.include('te was the slug of acme Ltd').and.include('It is reserved');
+    expect(refused.text)
+      .to.include('initech was the slug of initech Ltd')
+      .and.include('It is reserved');
 
     const plan = await opened.ended(
       (await opened.submit('/operations/provision', { ...fields, reuseSlug: 'on', step: 'run' }))
         .path,
     );
-    expect(plan.text).to.include('te was the slug of acme Ltd').and.include(world.acme.guid);
-    expect((await opened.submit(`${plan.path}/perform`, { typed: 'acme-now' })).status).to.equal(
+    expect(plan.text).to.include('initech was the slug of initech Ltd').and.include(former.guid);
+    expect((await opened.submit(`${plan.path}/perform`, { typed: 'initech-now' })).status).to.equal(
       422,
     );
-    expect(await guidOf('te')).to.equal(undefined);
+    expect(await guidOf('initech')).to.equal(undefined);
 
     const made = await opened.ended(
-      (await opened.submit(`${plan.path}/perform`, { typed: 'te' })).path,
+      (await opened.submit(`${plan.path}/perform`, { typed: 'initech' })).path,
     );
 
-    expect(made.text).to.include('Provisioned te');
-    expect(await guidOf('te'))
+    expect(made.text).to.include('Provisioned initech');
+    expect(await guidOf('initech'))
       .to.be.a('string')
-      .and.not.equal(world.acme.guid);
-    expect(await guidOf('acme-now')).to.equal(world.acme.guid);
+      .and.not.equal(former.guid);
+    expect(await guidOf('initech-now')).to.equal(former.guid);
   });
 });

@@ -17,6 +17,8 @@ describe('drop of a database that a worker of autovacuum is in, by a login witho
   let environment: Record<string, string>;
 
   const tenant = (...args: string[]) => succeed(environment, 'tenant', args);
+  const provision = (slug: string) =>
+    tenant('provision', slug, '--name', slug, '--admin-email', `a@${slug}.test`);
   const databaseOf = async (slug: string, state = 'current'): Promise<string> =>
     JSON.parse(await tenant('databases', slug, '--json')).find(
       (each: { state: string }) => each.state === state,
@@ -50,9 +52,7 @@ describe('drop of a database that a worker of autovacuum is in, by a login witho
       ...(await backupSettings(folder)),
     };
     await succeed(environment, 'control', ['migrate']);
-    for (const slug of ['acme', 'globex']) {
-      await tenant('provision', slug, '--name', slug, '--admin-email', `a@${slug}.test`);
-    }
+    for (const slug of ['acme', 'globex']) await provision(slug);
     await tenant('backup', 'init');
     await tenant('backup', 'run', '--all');
   });
@@ -70,12 +70,13 @@ describe('drop of a database that a worker of autovacuum is in, by a login witho
   });
 
   it('purge drops the database of a tenant, and leaves that of the other one', async () => {
-    const database = await databaseOf('acme');
+    await provision('initech');
+    const database = await databaseOf('initech');
     const other = await databaseOf('globex');
-    await tenant('delete', 'acme', '--yes');
+    await tenant('delete', 'initech', '--yes');
     await keepBusy(database);
 
-    await tenant('purge', 'acme', '--yes');
+    await tenant('purge', 'initech', '--yes');
 
     expect(
       await server.sql(
@@ -85,14 +86,15 @@ describe('drop of a database that a worker of autovacuum is in, by a login witho
   });
 
   it('a drop that the login has no right to names the owner and the statement of a drop', async () => {
-    const database = await databaseOf('globex');
-    await tenant('delete', 'globex', '--yes');
+    await provision('umbrella');
+    const database = await databaseOf('umbrella');
+    await tenant('delete', 'umbrella', '--yes');
     await server.sql(`alter database "${database}" owner to postgres;
                       grant connect on database "${database}" to operator`);
 
     const { code, stderr } = await runCommand(
       'scripts/tenant.ts',
-      ['purge', 'globex', '--yes'],
+      ['purge', 'umbrella', '--yes'],
       environment,
     );
 
@@ -103,6 +105,6 @@ describe('drop of a database that a worker of autovacuum is in, by a login witho
     expect(stderr).to.include(`drop database "${database}" with (force)`);
     expect(stderr).to.not.include('alter table');
     await server.sql(`drop database "${database}" with (force)`);
-    await tenant('purge', 'globex', '--yes');
+    await tenant('purge', 'umbrella', '--yes');
   });
 });

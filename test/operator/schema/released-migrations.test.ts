@@ -11,7 +11,7 @@ const run = promisify(execFile);
 
 describe('released migrations', () => {
   let folder = '';
-  before(async () => {
+  beforeEach(async () => {
     folder = await mkdtemp(join(tmpdir(), 'backoffice-released-'));
     for (const kind of ['control', 'tenant']) {
       await mkdir(join(folder, 'migrations', kind), { recursive: true });
@@ -20,7 +20,7 @@ describe('released migrations', () => {
     await git('init', '--quiet');
     await commit();
   });
-  after(() => rm(folder, { recursive: true }));
+  afterEach(() => rm(folder, { recursive: true }));
 
   const write = (kind: string, name: string, text: string) =>
     writeFile(join(folder, 'migrations', kind, name), text);
@@ -44,6 +44,7 @@ describe('released migrations', () => {
   });
 
   it('from the tag on, CI refuses a changed or removed migration of it, and accepts a new one', async () => {
+    await write('tenant', '0001-first-schema.sql', 'select 2;');
     await commit();
     await git('tag', '0.1.0');
     await write('tenant', '0002-brands.ts', 'export {};');

@@ -7,25 +7,35 @@ import { schemaObjects } from '../../../src/lib/postgres/schema-fingerprint.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { incompatibleChanges } from '../../support/schema-changes.ts';
-import { controlSql, createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
+import { useEach } from '../../support/use.ts';
+import { controlSql, createWorld, sql, type TestTenant } from '../../support/world.ts';
 
 const [tenantExample = '', controlExample = ''] = await examples();
 
 describe('the second migration, as migrations/README.md shows it', () => {
-  let world: World;
+  const world = useEach(() => createWorld());
   let next: NextBuild;
 
   before(async () => {
-    [world, next] = await Promise.all([createWorld(), makeNextBuild(tenantExample)]);
+    next = await makeNextBuild(tenantExample);
     await writeFile(next.file('migrations/control/9999-tenant-notes.ts'), controlExample);
   });
-  after(async () => {
-    await world.close();
-    await next.remove();
-  });
+  after(() => next.remove());
 
   const run = (script: 'control' | 'tenant', ...args: string[]) =>
     runCommand(next.file(`scripts/${script}.ts`), args, world.environment);
+
+  /** Migrates the control database and all tenants. */
+  async function migrate(): Promise<void> {
+    for (const [script, ...args] of [
+      ['control', 'migrate'],
+      ['tenant', 'migrate', '--all', '--canary', '1'],
+    ] as const) {
+      const { code, stderr } = await run(script, ...args);
+      expect(stderr).to.equal('');
+      expect(code).to.equal(0);
+    }
+  }
 
   /**
    * Runs statements of one transaction as the login with which the service connects to a
@@ -58,10 +68,9 @@ describe('the second migration, as migrations/README.md shows it', () => {
 
   it('a running service serves the tenants before and after the tenant migration, which takes nothing from it', async () => {
     const before = await schemaOf(world.acme.adminUrl);
-    const { code, stderr } = await run('tenant', 'migrate', '--all', '--canary', '1');
 
-    expect(stderr).to.equal('');
-    expect(code).to.equal(0);
+    await migrate();
+
     expect(incompatibleChanges(before, await schemaOf(world.acme.adminUrl))).to.deep.equal([]);
     const client = await world.login(world.acme);
     expect(
@@ -70,6 +79,7 @@ describe('the second migration, as migrations/README.md shows it', () => {
   });
 
   it('the service may change the rows of the table, and each change is audited', async () => {
+    await migrate();
     const insert = `insert into brands (code, name) values ('acme', 'Acme')`;
     expect(await asService(world.acme, insert, `update brands set name = 'ACME'`)).to.equal(
       undefined,
@@ -86,16 +96,21 @@ describe('the second migration, as migrations/README.md shows it', () => {
   });
 
   it('a code is refused if another row has it in another case', async () => {
-    const insert = `insert into brands (code, name) values ('ACME', 'Acme')`;
-    expect(await asService(world.acme, insert)).to.equal('23505');
+    await migrate();
+    const insert = (code: string) => `insert into brands (code, name) values ('${code}', 'Acme')`;
+    expect(await asService(world.acme, insert('acme'))).to.equal(undefined);
+
+    expect(await asService(world.acme, insert('ACME'))).to.equal('23505');
   });
 
   it('more rows than the limit are refused', async () => {
+    await migrate();
     const insert = `insert into brands (code, name) select n, 'brand' from generate_series(1, 10001) n`;
     expect(await asService(world.globex, insert)).to.equal('SB001');
   });
 
   it('a rollback of the tenant migration lets the build before it serve the tenant', async () => {
+    await migrate();
     const { code, stdout } = await run(
       'tenant',
       'rollback',
