@@ -125,5 +125,8 @@ describe('the faults that drills find', () => {
     );
     expect(others).to.deep.equal([]);
     expect(found.problem).to.include('5 objects').and.include(parts.tenant);
+
+    for (const name of planted) await target.remove(name);
+    await server.control(`delete from archives where name in ('${planted.join("', '")}')`);
   });
 });

@@ -14,7 +14,7 @@ import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { documentOf, succeed } from '../../support/succeed.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
+import { controlSql, sql, type TestTenant, useLogin, useWorld } from '../../support/world.ts';
 
 describe('archives sealed with age', () => {
   useOwnDrills();
@@ -43,6 +43,19 @@ describe('archives sealed with age', () => {
   const databases = async (): Promise<string[]> => {
     const { document } = await recover('databases', 'acme');
     return document.map(({ state }: { state: string }) => state).sort();
+  };
+  const codes = async () =>
+    (await admin.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' })).body.map(
+      ({ Code }: { Code: string }) => Code,
+    );
+  /** Returns acme with the database that it has now. */
+  const present = async (): Promise<TestTenant> => {
+    const [{ database } = { database: '' }] = await controlSql<{ database: string }>(
+      world,
+      `select database_name as database from tenants where slug = 'acme'`,
+    );
+    const adminUrl = world.acme.adminUrl.replace(world.acme.database, database);
+    return { ...world.acme, database, adminUrl };
   };
 
   before(async () => {
@@ -134,10 +147,12 @@ describe('archives sealed with age', () => {
   });
 
   it('an archive is restored beside the present data, swapped in and taken out again, with what was added by hand', async () => {
-    const added = await sql(world.acme, readAddedByHand);
+    const before = await databases();
+    const own = await present();
+    const added = await sql(own, readAddedByHand);
     await admin.post('/api/v1/Currency', { Code: 'NOK', Name: 'Krone' });
     await admin.put('/api/v1/Currency/1', { Code: 'EUR', Name: 'Changed' });
-    await sql(world.acme, `delete from currencies where code = 'CHF'`);
+    await sql(own, `delete from currencies where code = 'CHF'`);
 
     const restored = await runCommand(
       'scripts/tenant.ts',
@@ -148,26 +163,18 @@ describe('archives sealed with age', () => {
     expect(restored.stderr).to.match(
       /rows of other schemas, which are not restored: data\/\d+-reports\.totals\.1\.csv/,
     );
-    expect(await databases()).to.deep.equal(['current', 'filled']);
+    expect(await databases()).to.deep.equal([...before, 'filled'].sort());
 
-    const { document: diff } = await recover('restore', 'diff', 'acme');
+    const { database } = JSON.parse(restored.stdout);
+    const named = ['acme', '--database', database];
+    const { document: diff } = await recover('restore', 'diff', ...named);
     const table = diff.tables.find(({ table: name }: { table: string }) => name === 'currencies');
     expect(table).to.deep.include({ added: 1, changed: 1, gone: 1 });
 
-    expect((await recover('restore', 'swap', 'acme', '--yes')).code).to.equal(0);
-    const codes = async () =>
-      (await admin.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' })).body.map(
-        ({ Code }: { Code: string }) => Code,
-      );
+    expect((await recover('restore', 'swap', ...named, '--yes')).code).to.equal(0);
     expect(await codes()).to.have.members(['EUR', 'CHF']);
-    const [{ name: database } = { name: '' }] = await controlSql<{ name: string }>(
-      world,
-      `select database_name as name from tenants where slug = 'acme'`,
-    );
-    const inPlace = {
-      ...world.acme,
-      adminUrl: world.acme.adminUrl.replace(world.acme.database, database),
-    };
+    const inPlace = await present();
+    expect(inPlace.database).to.equal(database);
     expect(await sql(inPlace, readAddedByHand)).to.deep.equal(added);
 
     expect((await recover('restore', 'back', 'acme', '--yes')).code).to.equal(0);
@@ -299,11 +306,7 @@ describe('archives sealed with age', () => {
   });
 
   it('the lost databases of all tenants are restored from their newest archives', async () => {
-    await succeed(writer, 'tenant', ['backup', 'run', '--all']);
-    const [{ name } = { name: '' }] = await controlSql<{ name: string }>(
-      world,
-      `select database_name as name from tenants where slug = 'acme'`,
-    );
+    const { database: name } = await present();
     await withConnection(postgresUrl(), client =>
       client.query(`alter database "${name}" rename to "${name}_lost"`),
     ).catch(async () => {
@@ -320,8 +323,6 @@ describe('archives sealed with age', () => {
 
     expect(code, stderr + stdout).to.equal(0);
     expect(stdout).to.match(/^acme: restored, its data is of /m);
-    expect(
-      (await admin.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' })).body.length,
-    ).to.equal(2);
+    expect(await codes()).to.have.members(['EUR', 'CHF']);
   });
 });

@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { expect } from 'chai';
@@ -88,23 +88,36 @@ describe('backup runs by the list of archives', () => {
     target = await open({ BACKUP_TARGET: folder });
     bucket = await open(s3.environment);
   });
+  beforeEach(async () => {
+    await init(target, installation, true);
+    await runSmall(installation, target);
+  });
   after(() => installation.close());
 
   it('a run writes nothing to a target that nobody has initialized, and init is done once', async () => {
-    expect(await refusalOf(runSmall(installation, target))).to.include(
+    const path = await mkdtemp(`${folder}-new-`);
+    const empty = await open({ BACKUP_TARGET: path });
+    const other = await startS3Server('backups');
+
+    expect(await refusalOf(runSmall(installation, empty))).to.include(
       'is no backup target yet, or is not mounted',
     );
-    expect(await refusalOf(runSmall(installation, bucket))).to.match(
+    expect(await refusalOf(runSmall(installation, await open(other.environment)))).to.match(
       /^s3:\S+ is no target of this installation yet: it has no \S+\/writer\.json\. .* bin\/backoffice backup init$/,
     );
-    expect(await readdir(folder)).to.deep.equal([]);
-    expect(s3.store.objects.size).to.equal(0);
+    expect(await readdir(path)).to.deep.equal([]);
+    expect(other.store.objects.size).to.equal(0);
 
-    expect(await init(target)).to.include({ state: 'new' });
-    expect(await init(target)).to.include({ state: 'unchanged' });
+    expect(await init(empty)).to.include({ state: 'new' });
+    expect(await init(empty)).to.include({ state: 'unchanged' });
+    await other.close();
+    await rm(path, { recursive: true });
   });
 
   it('each tenant is archived under a name that says whose, when and for whom; an unchanged one is skipped', async () => {
+    for (const slug of ['acme', 'globex']) await write(slug);
+    const before = await namesIn();
+
     const first = await runSmall(installation, target);
     expect(first.states).to.deep.equal(allArchived);
     const { guid, archive } = await rowOf('acme');
@@ -128,7 +141,7 @@ describe('backup runs by the list of archives', () => {
     ]);
     const third = await runSmall(installation, target);
     expect(third.states).to.deep.equal(['acme: unchanged', 'globex: archived', 'null: archived']);
-    expect(await namesIn()).to.have.length(6);
+    expect(await namesIn()).to.have.length(before.length + 6);
   });
 
   it('analyze, reindex, comment and truncate cost a tenant one more archive, and setval alone is not seen', async () => {
@@ -187,7 +200,8 @@ describe('backup runs by the list of archives', () => {
   });
 
   it('a rule of the bucket that removes old archives costs an idle tenant a new archive, and no failure', async () => {
-    await init(bucket);
+    await init(bucket, installation, true);
+    for (const slug of ['acme', 'globex']) await write(slug);
     expect((await runSmall(installation, bucket)).states).to.deep.equal(allArchived);
     for (const key of s3.store.objects.keys()) {
       if (key.includes('/tenants/')) s3.store.objects.delete(key);
@@ -198,8 +212,6 @@ describe('backup runs by the list of archives', () => {
     expect(run.states).to.deep.equal(allArchived);
     expect(run.lost).to.deep.equal(['acme', 'globex']);
     expect(run.failed).to.equal(0);
-    await init(target, installation, true);
-    await runSmall(installation, target);
   });
 
   it('other recipients have every tenant archived anew in the next run', async () => {
@@ -429,8 +441,6 @@ describe('backup runs by the list of archives', () => {
     const freed = await pruneArchives(installation, bucket, keep);
     expect(freed.notRemoved).to.deep.equal([]);
     expect(await namesIn(bucket)).to.have.length(3);
-    await init(target, installation, true);
-    await runSmall(installation, target);
   });
 
   it('a store that shows the file of the writer late fails the run with that reason, and the next run goes on', async () => {
@@ -444,8 +454,6 @@ describe('backup runs by the list of archives', () => {
 
     expect(late).to.match(/still has the former \S+\/writer\.json, which was replaced: try again/);
     expect((await runSmall(installation, bucket)).states).to.include('null: archived');
-    await init(target, installation, true);
-    await runSmall(installation, target);
   });
 
   it('a run removes nothing more once its lock is lost, or another control database has taken over', async () => {
