@@ -1211,7 +1211,7 @@ comment on table archives is
   'No other object of a target counts. src/operator/backup/archive-rows.ts says who changes the '
   'state.';
 comment on column archives.target is
-  'the BACKUP_TARGET that has it, as installation.backup_target names the present one';
+  'the BACKUP_TARGET that has it: a folder, or the bucket with its store and prefix';
 comment on column archives.name is 'name of the object in the target';
 comment on column archives.tenant_guid is
   'null: the control database; no reference, because an archive may outlive its tenant';
@@ -1313,8 +1313,8 @@ comment on column installation.archive_key is
   'sealed: proves that this installation has written an archive of a tenant; no change of the '
   'master key changes it; null before the first archive';
 comment on column installation.backup_target is
-  'the BACKUP_TARGET of the last command that wrote to one, as archives.target names it; null: '
-  'no target yet';
+  'the BACKUP_TARGET of the last command that wrote to one: the rows of archives with this '
+  'target count; null: no target yet';
 comment on column installation.target_writer is
   'the id in writer.json of the backup target, by which one control database writes there; null: '
   'no target yet';
