@@ -67,88 +67,119 @@ export async function serveWebhooks(
   wakes: Wakes,
   feedCursor: string | null,
 ): Promise<Served> {
-  const active = new Map<number, Promise<void>>();
-  /**
-   * The active endpoints that may have read the feed before the last wake: they are served once
-   * more.
-   */
-  let late = new Set<number>();
-  const failures: unknown[] = [];
-  let endpoints: StoredEndpoint[] = [];
-  let isOpen = false;
-  /**
-   * The time at which an endpoint that is not served now has something to send, by
-   * `services.now`.
-   */
-  let nextDueAt = Number.POSITIVE_INFINITY;
-  let written: string | undefined;
-  let inserted = 0;
-  let last: Cursor | undefined;
-
-  const mayGoOn = (): boolean => services.mayGoOn() && failures.length === 0;
-  const read = async (id?: number) =>
-    (await services.read(selectEndpoints(services.now(), id))) as unknown as StoredEndpoint[];
-
-  const serve = async (first: StoredEndpoint): Promise<void> => {
-    try {
-      for (let endpoint: StoredEndpoint | undefined = first; endpoint; ) {
-        const result = await serveEndpoint(services, endpoint);
-        isOpen ||= result.isOpen;
-        if (result.isOpen) nextDueAt = Math.min(nextDueAt, services.now() + openMs);
-        inserted += result.inserted;
-        if (result.last && (!last || compareCursors(last, result.last) < 0)) last = result.last;
-        endpoint = late.delete(first.id) && mayGoOn() ? (await read(first.id))[0] : undefined;
-      }
-    } catch (error) {
-      failures.push(error);
-    } finally {
-      active.delete(first.id); // in the turn of the check of `late`: no wake comes between
-    }
-  };
-
-  const begin = async (): Promise<void> => {
-    nextDueAt = Number.POSITIVE_INFINITY;
-    late = new Set(active.keys());
-    // The rows of active endpoints are out of date when they arrive, so they are not served.
-    const known = new Set(late);
-    endpoints = await read();
-    written ??= endpoints[0]?.written;
-
-    for (const each of endpoints.filter(({ isEnabled }) => isEnabled)) {
-      if (each.dueAt !== null && each.dueAt > services.now()) {
-        nextDueAt = Math.min(nextDueAt, each.dueAt);
-      }
-      if (!known.has(each.id)) active.set(each.id, serve(each));
-    }
-  };
-
-  /** Waits until an endpoint is served, woken or due. */
-  const next = async (): Promise<void> => {
-    const waited = new AbortController();
-    const { signal } = waited;
-
-    const due = sleep(Math.min(nextDueAt - services.now(), maxWaitMs), undefined, { signal });
-    await Promise.race([...active.values(), wakes.wait(), due]);
-    waited.abort();
-    await due.catch(() => {});
-  };
-
   const before = feedCursor === null ? undefined : parseCursor(feedCursor);
   // The check sees the change that was made on this connection, too.
   const [place] = await services.read(countAndCheck(before));
   if (place?.isKept === false) await services.change(beginGaps);
 
-  for (let isDue = true; isDue || active.size > 0; ) {
-    if (isDue && mayGoOn()) await begin().catch(error => failures.push(error));
-    if (active.size > 0) await next();
-    isDue = wakes.take() || (active.size > 0 && mayGoOn() && nextDueAt <= services.now());
+  return new Serving(services, wakes).run();
+}
+
+/** One run over the endpoints of a tenant. */
+class Serving {
+  readonly #services: EndpointServices;
+  readonly #wakes: Wakes;
+  readonly #active = new Map<number, Promise<void>>();
+  /**
+   * The active endpoints that may have read the feed before the last wake: they are served once
+   * more.
+   */
+  #late = new Set<number>();
+  readonly #failures: unknown[] = [];
+  #endpoints: StoredEndpoint[] = [];
+  #isOpen = false;
+  /**
+   * The time at which an endpoint that is not served now has something to send, by
+   * `services.now`.
+   */
+  #nextDueAt = Number.POSITIVE_INFINITY;
+  #written: string | undefined;
+  #inserted = 0;
+  #last: Cursor | undefined;
+
+  constructor(services: EndpointServices, wakes: Wakes) {
+    this.#services = services;
+    this.#wakes = wakes;
   }
 
-  if (failures.length > 0) throw failures[0];
-  return {
-    endpoints,
-    isOpen,
-    written: written === undefined ? null : writtenAfter(written, inserted),
-    feedCursor: last ? cursorText(last) : null,
-  };
+  async run(): Promise<Served> {
+    const now = () => this.#services.now();
+
+    for (let isDue = true; isDue || this.#active.size > 0; ) {
+      if (isDue && this.#mayGoOn()) await this.#begin().catch(error => this.#failures.push(error));
+      if (this.#active.size > 0) await this.#next();
+      isDue =
+        this.#wakes.take() ||
+        (this.#active.size > 0 && this.#mayGoOn() && this.#nextDueAt <= now());
+    }
+
+    if (this.#failures.length > 0) throw this.#failures[0];
+    return {
+      endpoints: this.#endpoints,
+      isOpen: this.#isOpen,
+      written: this.#written === undefined ? null : writtenAfter(this.#written, this.#inserted),
+      feedCursor: this.#last ? cursorText(this.#last) : null,
+    };
+  }
+
+  /** Reads the endpoints, and serves those that are not active. */
+  async #begin(): Promise<void> {
+    this.#nextDueAt = Number.POSITIVE_INFINITY;
+    this.#late = new Set(this.#active.keys());
+    // The rows of active endpoints are out of date when they arrive, so they are not served.
+    const known = new Set(this.#late);
+    this.#endpoints = await this.#read();
+    this.#written ??= this.#endpoints[0]?.written;
+
+    for (const each of this.#endpoints.filter(({ isEnabled }) => isEnabled)) {
+      if (each.dueAt !== null && each.dueAt > this.#services.now()) {
+        this.#nextDueAt = Math.min(this.#nextDueAt, each.dueAt);
+      }
+      if (!known.has(each.id)) this.#active.set(each.id, this.#serve(each));
+    }
+  }
+
+  async #serve(first: StoredEndpoint): Promise<void> {
+    try {
+      for (let endpoint: StoredEndpoint | undefined = first; endpoint; ) {
+        this.#record(await serveEndpoint(this.#services, endpoint));
+        const isServedAgain = this.#late.delete(first.id) && this.#mayGoOn();
+        endpoint = isServedAgain ? (await this.#read(first.id))[0] : undefined;
+      }
+    } catch (error) {
+      this.#failures.push(error);
+    } finally {
+      this.#active.delete(first.id); // in the turn of the check of `#late`: no wake comes between
+    }
+  }
+
+  #record({ isOpen, inserted, last }: Awaited<ReturnType<typeof serveEndpoint>>): void {
+    this.#isOpen ||= isOpen;
+    if (isOpen) this.#nextDueAt = Math.min(this.#nextDueAt, this.#services.now() + openMs);
+    this.#inserted += inserted;
+    if (last && (!this.#last || compareCursors(this.#last, last) < 0)) this.#last = last;
+  }
+
+  /** Waits until an endpoint is served, woken or due. */
+  async #next(): Promise<void> {
+    const waited = new AbortController();
+    const { signal } = waited;
+
+    const dueInMs = Math.min(this.#nextDueAt - this.#services.now(), maxWaitMs);
+    const due = sleep(dueInMs, undefined, { signal });
+    await Promise.race([...this.#active.values(), this.#wakes.wait(), due]);
+    waited.abort();
+    await due.catch(() => {});
+  }
+
+  #mayGoOn(): boolean {
+    return this.#services.mayGoOn() && this.#failures.length === 0;
+  }
+
+  /** @param id only this endpoint; undefined: all */
+  async #read(id?: number): Promise<StoredEndpoint[]> {
+    const rows = await this.#services.read(selectEndpoints(this.#services.now(), id));
+
+    return rows as unknown as StoredEndpoint[];
+  }
 }
