@@ -3,7 +3,9 @@ import { expect } from 'chai';
 import { backupSettings } from './backup-settings.ts';
 import { type ScriptResult, startScript } from './command-line.ts';
 import { type EndingProxy, startEndingProxy } from './ending-proxy.ts';
+import { eventually } from './eventually.ts';
 import { makeServerFolder, removeServerFolder } from './server-folder.ts';
+import { guardProcesses } from './stopped-command.ts';
 import { postgresUrl } from './test-server.ts';
 import { TwoServers } from './two-servers.ts';
 import { sql, type World } from './world.ts';
@@ -81,8 +83,14 @@ export class EndedCommands {
    * Runs a command.
    * @param packets after which all of its sessions are ended
    * @param refusing true: the server accepts no session after that
+   * @param atGuard true: the sessions are ended while its guard process starts, too
    */
-  async run(name: CopyingCommand, packets: number, refusing: boolean): Promise<EndedCommand> {
+  async run(
+    name: CopyingCommand,
+    packets: number,
+    refusing: boolean,
+    atGuard = false,
+  ): Promise<EndedCommand> {
     const { world } = this.#servers;
     const run = ++this.#run;
     const to = await this.#servers.otherServer('globex');
@@ -93,8 +101,13 @@ export class EndedCommands {
     const running = startScript('scripts/tenant.ts', args, {
       ...world.environment,
       DATABASE_URL: this.#proxy.through(world.installation.controlUrl),
+      ...(atGuard && { NODE_OPTIONS: `--import ${import.meta.resolve('./slow-guard.ts')}` }),
     });
     running.process.stdin.end();
+    if (atGuard) {
+      await eventually(() => hasGuard(running.process.pid));
+      this.#proxy.end();
+    }
     const timer = setTimeout(() => running.process.kill('SIGKILL'), maxMs);
     const ended = await running.ended;
     clearTimeout(timer);
@@ -102,6 +115,9 @@ export class EndedCommands {
     return { ...ended, packets: this.#proxy.passed };
   }
 }
+
+const hasGuard = async (pid: number | undefined): Promise<boolean> =>
+  (await guardProcesses()).some(({ parent }) => parent === pid);
 
 /** Lets the next run archive the tenant. */
 async function change({ acme }: World, run: number): Promise<void> {

@@ -13,6 +13,8 @@ export interface EndingProxy {
    * @param refusing true: it accepts no later connection either, until `endAfter` is called
    */
   endAfter(packets: number, refusing: boolean): Promise<void>;
+  /** Ends all connections now. */
+  end(): void;
   close(): Promise<void>;
 }
 
@@ -22,6 +24,12 @@ export async function startEndingProxy(url: string): Promise<EndingProxy> {
   let end = { after: Number.POSITIVE_INFINITY, refusing: false };
   let passed = 0;
 
+  const endAll = (): void => {
+    for (const socket of sockets) {
+      socket.destroy();
+    }
+  };
+
   const pass = (packet: Buffer, to: Socket): void => {
     if (++passed !== end.after) {
       to.write(packet);
@@ -29,9 +37,7 @@ export async function startEndingProxy(url: string): Promise<EndingProxy> {
     }
 
     if (end.refusing) server.close();
-    for (const socket of sockets) {
-      socket.destroy();
-    }
+    endAll();
   };
 
   const server = createServer(client => {
@@ -54,8 +60,9 @@ export async function startEndingProxy(url: string): Promise<EndingProxy> {
       end = { after: packets, refusing };
       if (!server.listening) await listen(own);
     },
+    end: endAll,
     close: async () => {
-      for (const socket of sockets) socket.destroy();
+      endAll();
       server.close();
     },
   };

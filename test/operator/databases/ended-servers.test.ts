@@ -20,4 +20,12 @@ describe('commands that copy, when their server ends', () => {
       await ended.runWell(name);
     });
   }
+
+  it('move ends with a sentence and a code of 1 when its server ends while its guard process starts', async () => {
+    const result = await ended.run('move', Number.POSITIVE_INFINITY, false, true);
+
+    expect(result.code, result.stdout).to.equal(1);
+    expect(faultOfEnd(result)).to.equal(undefined);
+    await ended.runWell('move');
+  });
 });

@@ -57,8 +57,11 @@ function startProcess(): { process: ChildProcess; started: Promise<void> } {
     guard.on('error', () => resolve()); // without a guard, the command is run again by hand
   });
 
-  guard.unref();
-  guard.channel?.unref();
+  // Until then this process goes on, also when it has lost all of its connections.
+  void started.then(() => {
+    guard.unref();
+    guard.channel?.unref();
+  });
 
   return { process: guard, started };
 }
