@@ -1,3 +1,5 @@
+import { mkdtemp } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
@@ -7,16 +9,22 @@ import { useServerFolder } from '../../support/server-folder.ts';
 import { stopCommand } from '../../support/stopped-command.ts';
 import { backUp, succeed } from '../../support/succeed.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { use } from '../../support/use.ts';
-import { controlSql, createWorld, sql, useLogin } from '../../support/world.ts';
+import { useEach } from '../../support/use.ts';
+import { controlSql, createWorld, sql } from '../../support/world.ts';
 
 describe('numbers of records after a restore', () => {
   const archives = useServerFolder('archives');
-  const world = use(async () => createWorld(await backupSettings(archives)));
-  const acme = useLogin(world, 'acme');
-  const globex = useLogin(world, 'globex');
+  const world = useEach(async () =>
+    createWorld(await backupSettings(await mkdtemp(join(archives, 'target-')))),
+  );
+  let acme: Client;
+  let globex: Client;
   /** The numbers that acme's entities, entity statuses and activities have had. */
-  const given = { entities: new Set<number>(), statuses: new Set<number>(), activities: new Set() };
+  const given = {
+    entities: new Set<number>(),
+    statuses: new Set<number>(),
+    activities: new Set<number>(),
+  };
 
   const run = (...args: string[]) => succeed(world.environment, 'tenant', [...args, '--json']);
 
@@ -54,7 +62,10 @@ describe('numbers of records after a restore', () => {
     );
   };
 
-  before(async () => {
+  beforeEach(async () => {
+    acme = await world.login(world.acme);
+    globex = await world.login(world.globex);
+    for (const numbers of Object.values(given)) numbers.clear();
     await backUp(world.environment);
   });
 
@@ -87,6 +98,9 @@ describe('numbers of records after a restore', () => {
   });
 
   it('after the way back from a swap, no record gets a number that the other database has given', async () => {
+    await addNew('In the data before');
+    await run('restore', 'acme', '--archive', 'latest');
+    await run('restore', 'swap', 'acme', '--yes');
     await addNew('In the restored data');
 
     await run('restore', 'back', 'acme', '--yes');
@@ -107,6 +121,8 @@ describe('numbers of records after a restore', () => {
   });
 
   it('after a restore of a lost database, no record gets a number that one may have got since the archive', async () => {
+    const entityId = await addNew('Of a user');
+    await world.loginAs(world.acme, { scope: 'Self', entityId });
     for (const name of ['First', 'Second', 'Third']) await addNew(name);
     await loseDatabase();
     const plan = JSON.parse(await run('restore', 'acme', '--lost', '--dry-run'));
@@ -120,7 +136,7 @@ describe('numbers of records after a restore', () => {
   });
 
   it('a number that a request chose moves no sequence', async () => {
-    const last = Math.max(...given.entities);
+    const last = await addNew('The last one');
     const chosen = Number.MAX_SAFE_INTEGER;
     await post(acme, 'Activity', { ActivityCode: 1, EntityId: chosen });
     await backUp(world.environment);
@@ -133,7 +149,10 @@ describe('numbers of records after a restore', () => {
   });
 
   it('a restore of a lost database goes on after the numbers that were recorded last, also from an older archive', async () => {
+    await addNew('After the older archive');
+    await backUp(world.environment);
     const archives = JSON.parse(await run('backup', 'list', 'acme'));
+    expect(archives).to.have.length(2);
     await controlSql(
       world,
       `update tenant_databases set numbers = numbers || '{"entities.id": "500000000"}'
@@ -148,7 +167,7 @@ describe('numbers of records after a restore', () => {
   });
 
   it('a restore of a lost database goes on after the entities of users', async () => {
-    await world.loginAs(world.acme, { scope: 'Self', entityId: Math.max(...given.entities) });
+    await world.loginAs(world.acme, { scope: 'Self', entityId: await addNew('Of a user') });
     await controlSql(world, 'update users set entity_id = 700000000 where entity_id is not null');
     await loseDatabase();
 
@@ -199,6 +218,7 @@ describe('numbers of records after a restore', () => {
   });
 
   it('records that are made during a swap, a killed one, the next one and the way back get different numbers', async () => {
+    await addNew('Before all');
     const numbers: number[] = [];
     let isOver = false;
     const write = async (): Promise<void> => {

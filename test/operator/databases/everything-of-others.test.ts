@@ -1,9 +1,12 @@
+import { mkdtemp } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { TwoServers } from '../../support/two-servers.ts';
+import { useEach } from '../../support/use.ts';
 import { controlSql } from '../../support/world.ts';
 
 /** The objects that people and programs make in a database that is not theirs alone. */
@@ -88,7 +91,12 @@ const partsAndModules =
  */
 describe('a tenant database with all that others can make in it', () => {
   const archives = useServerFolder('archives');
-  let servers: TwoServers;
+  const servers = useEach(async () =>
+    TwoServers.start(await backupSettings(await mkdtemp(join(archives, 'target-'))), [
+      'wal_level=logical',
+      'max_wal_senders=2',
+    ]),
+  );
   let database: string;
 
   const onSecond = (text: string, name = database) =>
@@ -98,11 +106,7 @@ describe('a tenant database with all that others can make in it', () => {
   const held = async (): Promise<string[]> =>
     (await json('move', 'acme', '--to', 'default', '--leave-schemas', '--dry-run')).leaves;
 
-  before(async () => {
-    servers = await TwoServers.start(await backupSettings(archives), [
-      'wal_level=logical',
-      'max_wal_senders=2',
-    ]);
+  beforeEach(async () => {
     await servers.move('acme', '--to', 'second');
     database =
       (await servers.databases('acme')).find(({ state }) => state === 'current')?.database ?? '';
@@ -112,7 +116,17 @@ describe('a tenant database with all that others can make in it', () => {
     await onSecond(`alter role reader in database "${database}" set statement_timeout = '1min'`);
     await onSecond('create database of_somebody_else', 'postgres');
   });
-  after(() => servers.close());
+
+  /** Adds a table without columns that copies take along. */
+  async function addFlags(): Promise<void> {
+    await onSecond('create table public.flags (); insert into public.flags default values');
+    await onSecond('alter table public.flags owner to operator');
+  }
+
+  async function archive(): Promise<void> {
+    await servers.runWell(['backup', 'init']);
+    await servers.runWell(['backup', 'run', 'acme']);
+  }
 
   it('there is an object here of each catalog that PostgreSQL has for the objects of a database', async () => {
     const { rows: catalogs } = await onSecond(
@@ -146,8 +160,7 @@ describe('a tenant database with all that others can make in it', () => {
   });
 
   it('a clone has the tables of public, also one without columns, and names what it does not have', async () => {
-    await onSecond('create table public.flags (); insert into public.flags default values');
-    await onSecond('alter table public.flags owner to operator');
+    await addFlags();
 
     const { code, stdout, stderr } = await servers.run(['clone', 'acme', 'acme-copy', '--json']);
 
@@ -164,6 +177,7 @@ describe('a tenant database with all that others can make in it', () => {
   });
 
   it('a restore, its diff, a swap and its undoing leave all of it where it is, and name it before and after', async () => {
+    await addFlags();
     const alone = [...rows, ...others, 'table public.flags'];
     const isLeft = async (): Promise<void> => {
       expect((await onSecond('select note from reporting.sales')).rows).to.deep.equal([
@@ -175,8 +189,7 @@ describe('a tenant database with all that others can make in it', () => {
       const publications = await onSecond('select pubname as name from pg_publication');
       expect(publications.rows).to.deep.equal([{ name: 'elsewhere' }]);
     };
-    await servers.runWell(['backup', 'init']);
-    await servers.runWell(['backup', 'run', 'acme']);
+    await archive();
 
     const restored = await servers.run(['restore', 'acme', '--archive', 'latest', '--json']);
 
@@ -212,6 +225,7 @@ describe('a tenant database with all that others can make in it', () => {
   });
 
   it('a clone of an archive has its data, and names what others have made in its source', async () => {
+    await archive();
     const { code, stdout, stderr } = await servers.run([
       'clone',
       'acme',
@@ -235,6 +249,8 @@ describe('a tenant database with all that others can make in it', () => {
   });
 
   it('a move takes the tables of public along, is refused while others would lose rows, and leaves the rest where it is', async () => {
+    await addFlags();
+
     const refused = await servers.run(['move', 'acme', '--to', 'default']);
     const plan = await json('move', 'acme', '--to', 'default', '--leave-schemas', '--dry-run');
 
@@ -254,6 +270,7 @@ describe('a tenant database with all that others can make in it', () => {
   });
 
   it('databases prune, databases drop and move settle refuse the old database while it alone has rows, and name all of it', async () => {
+    await servers.move('acme', '--to', 'default', '--leave-schemas');
     await controlSql(
       servers.world,
       `update tenant_databases set keep_until = now() - interval '1 s' where kept_by = 'move'`,
@@ -277,6 +294,7 @@ describe('a tenant database with all that others can make in it', () => {
   });
 
   it('a purge names all of it, then a subscription that keeps the database, and leaves the databases of others', async () => {
+    await archive();
     await servers.runWell(['delete', 'acme', '--yes']);
     const { holds } = await json('purge', 'acme', '--dry-run');
     expect(holds).to.include.members([...rows, ...others].map(name => `${name} in ${database}`));

@@ -1,3 +1,5 @@
+import { mkdtemp } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
@@ -6,7 +8,8 @@ import { useOwnDrills } from '../../support/own-drills.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, documentOf, succeed } from '../../support/succeed.ts';
-import { controlSql, sql, useWorld } from '../../support/world.ts';
+import { useEach } from '../../support/use.ts';
+import { controlSql, createWorld, sql } from '../../support/world.ts';
 
 const addForeign = `
   create schema reporting;
@@ -19,7 +22,7 @@ const rows = ['schema reporting (sales)', 'table public.notes'];
 
 describe('what others have made in a tenant database', () => {
   useOwnDrills();
-  const world = useWorld();
+  const world = useEach(() => createWorld());
   const folder = useServerFolder('foreign-archives');
   let environment: Record<string, string>;
 
@@ -27,8 +30,9 @@ describe('what others have made in a tenant database', () => {
     documentOf(await runCommand('scripts/tenant.ts', [...args, '--json'], environment));
   const salesOf = (): Promise<object[]> => sql(world.acme, 'select note from reporting.sales');
 
-  before(async () => {
-    environment = { ...world.environment, ...(await backupSettings(folder)) };
+  beforeEach(async () => {
+    const target = await mkdtemp(join(folder, 'target-'));
+    environment = { ...world.environment, ...(await backupSettings(target)) };
     await backUp(environment);
     await succeed(environment, 'tenant', ['restore', 'acme', '--archive', 'latest']);
     await sql(world.acme, addForeign);

@@ -1,3 +1,5 @@
+import { mkdtemp } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import pg from 'pg';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
@@ -7,16 +9,26 @@ import { backupSettings } from '../../support/backup-settings.ts';
 import { eventually } from '../../support/eventually.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { TwoServers } from '../../support/two-servers.ts';
+import { useEach } from '../../support/use.ts';
 import { sql } from '../../support/world.ts';
 
 const session = /metrics-agent of login metrics \(pid \d+/;
 
 describe('sessions of others in the database of a tenant', () => {
   const archives = useServerFolder('archives');
-  let servers: TwoServers;
   let agent: Agent | undefined;
   let others: Promise<unknown> | undefined;
   const held: pg.Client[] = [];
+  // before the servers of the test end
+  afterEach(async () => {
+    await agent?.stop();
+    await others?.catch(() => {});
+    agent = others = undefined;
+    await Promise.all(held.splice(0).map(client => client.end().catch(() => {})));
+  });
+  const servers = useEach(async () =>
+    TwoServers.start(await backupSettings(await mkdtemp(join(archives, 'target-')))),
+  );
 
   /** Runs SQL on the second server, whose commands have the rights that a provider gives. */
   const second = (text: string, database = 'postgres'): Promise<pg.QueryResult> =>
@@ -39,19 +51,11 @@ describe('sessions of others in the database of a tenant', () => {
       'second',
     ]);
 
-  before(async () => {
-    servers = await TwoServers.start(await backupSettings(archives));
+  beforeEach(async () => {
     await servers.runWell(['backup', 'init']);
     await second(`create role metrics login password 'secret'; grant pg_monitor to metrics;
                   grant connect on database postgres to metrics`);
   });
-  afterEach(async () => {
-    await agent?.stop();
-    await others?.catch(() => {});
-    agent = others = undefined;
-    await Promise.all(held.splice(0).map(client => client.end().catch(() => {})));
-  });
-  after(() => servers.close());
 
   it('a tenant is provisioned and cloned beside an agent that connects to each new database at once', async () => {
     agent = Agent.start(agentUrl());
@@ -66,6 +70,8 @@ describe('sessions of others in the database of a tenant', () => {
   });
 
   it('a purge names a session that its login may not end, and what to do; then it ends an agent that comes back', async () => {
+    await provision('initech');
+    await servers.runWell(['clone', 'initech', 'initech-copy']);
     const database = await databaseOf('initech-copy');
     await second(`grant connect on database "${database}" to metrics`);
     agent = Agent.start(agentUrl(), name => name === database);
@@ -90,6 +96,8 @@ describe('sessions of others in the database of a tenant', () => {
   });
 
   it('a move that sessions of others make too long names them, and ends them with --end-sessions', async () => {
+    await second('grant pg_signal_backend to operator');
+    await provision('initech');
     const database = await databaseOf('initech');
     await second(`grant connect on database "${database}" to metrics`);
     agent = Agent.start(agentUrl(), name => name === database);
@@ -136,7 +144,7 @@ describe('sessions of others in the database of a tenant', () => {
 
   it('restore swap and back leave sessions of others in both databases, and end them with --end-sessions, those of other tenants never', async () => {
     await second('grant pg_signal_backend to operator');
-    if ((await servers.serverOf('acme')) !== 'second') await servers.move('acme', '--to', 'second');
+    await servers.move('acme', '--to', 'second');
     await servers.runWell(['backup', 'run', 'acme']);
     await servers.runWell(['restore', 'acme', '--archive', 'latest']);
     const own = await databaseOf('acme');

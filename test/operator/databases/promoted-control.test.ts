@@ -5,15 +5,11 @@ import type { Client } from '../../support/client.ts';
 import { startScript } from '../../support/command-line.ts';
 import { killedRestore } from '../../support/paused-run.ts';
 import { TwoServers } from '../../support/two-servers.ts';
+import { useEach } from '../../support/use.ts';
 import { controlSql } from '../../support/world.ts';
 
 describe('a control database that has lost its last commits', () => {
-  let servers: TwoServers;
-
-  before(async () => {
-    servers = await TwoServers.start({});
-  });
-  after(() => servers?.close());
+  const servers = useEach(() => TwoServers.start({}));
 
   /**
    * Takes the exchange of the last move back, as in a standby that was promoted before it had
@@ -162,7 +158,6 @@ describe('a control database that has lost its last commits', () => {
   it('a newer database whose server is away is not given up for the former one', async () => {
     const { world, second } = servers;
     const admin = await world.login(world.acme);
-    if ((await servers.serverOf()) === 'second') await servers.move('acme', '--to', 'default');
     const { newer, id } = await moveAndLose(admin, 'away');
     await second.crash();
 

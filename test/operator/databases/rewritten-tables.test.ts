@@ -18,7 +18,7 @@ import { succeed } from '../../support/succeed.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { TwoServers } from '../../support/two-servers.ts';
 import { use } from '../../support/use.ts';
-import { sql, useWorld, type World } from '../../support/world.ts';
+import { sql, type TestTenant, useWorld, type World } from '../../support/world.ts';
 
 /**
  * Rewrites of tables, by name: each gives its table another file with the same rows, in which
@@ -28,8 +28,10 @@ const rewrites: Readonly<Record<string, string>> = {
   currencies: `alter table currencies alter name type text using name || ''`,
   entity_statuses: `
     create temporary table kept on commit drop as select * from entity_statuses;
+    create temporary table kept_default on commit drop as select * from default_entity_status;
     truncate entity_statuses cascade;
-    insert into entity_statuses overriding system value select * from kept`,
+    insert into entity_statuses overriding system value select * from kept;
+    insert into default_entity_status select * from kept_default`,
   notes: 'alter table notes alter id type bigint using id + 0',
   'reports.totals': `alter table reports.totals alter total type integer using total + 0`,
   'reports.months': `
@@ -37,6 +39,21 @@ const rewrites: Readonly<Record<string, string>> = {
     truncate reports.months restart identity;
     insert into reports.months select * from kept`,
 };
+
+/** Adds rows and tables to the database of a tenant, so that no table of `rewrites` is empty. */
+const addTables = (tenant: TestTenant) =>
+  sql(
+    tenant,
+    `insert into currencies (code, name) select 'X' || n, 'Currency' from generate_series(1, 9) as n;
+     create table notes (id serial primary key, note text);
+     insert into notes (note) values ('one'), ('two');
+     create schema reports;
+     create table reports.totals as select n as total from generate_series(1, 7) as n;
+     create table reports.months (month int, id serial) partition by list (month);
+     create table reports.january partition of reports.months for values in (1);
+     create table reports.february partition of reports.months for values in (2);
+     insert into reports.months select 1 + n % 2 from generate_series(1, 8) as n`,
+  );
 
 describe('tables that are written anew while they are copied', () => {
   const archives = useServerFolder('archives');
@@ -92,8 +109,8 @@ describe('tables that are written anew while they are copied', () => {
     }
   }
 
-  const rewriting = <T>(work: () => Promise<T>) =>
-    whileRewriting(world.acme.adminUrl, Object.values(rewrites), work);
+  const rewriting = <T>(work: () => Promise<T>, { adminUrl } = world.acme) =>
+    whileRewriting(adminUrl, Object.values(rewrites), work);
 
   /** Returns the rows of each table of an archive, by its manifest. */
   async function archivedRows(name: string): Promise<Record<string, number>> {
@@ -119,18 +136,7 @@ describe('tables that are written anew while they are copied', () => {
       ...world.environment,
       DATABASE_URL: proxy.through(world.environment.DATABASE_URL ?? ''),
     };
-    await sql(
-      world.acme,
-      `insert into currencies (code, name) select 'X' || n, 'Currency' from generate_series(1, 9) as n;
-       create table notes (id serial primary key, note text);
-       insert into notes (note) values ('one'), ('two');
-       create schema reports;
-       create table reports.totals as select n as total from generate_series(1, 7) as n;
-       create table reports.months (month int, id serial) partition by list (month);
-       create table reports.january partition of reports.months for values in (1);
-       create table reports.february partition of reports.months for values in (2);
-       insert into reports.months select 1 + n % 2 from generate_series(1, 8) as n`,
-    );
+    await addTables(world.acme);
     await succeed(world.environment, 'tenant', ['backup', 'init']);
     expected = await countRows(world.acme.adminUrl);
     expect(Object.values(expected)).to.not.include(0);
@@ -141,6 +147,9 @@ describe('tables that are written anew while they are copied', () => {
   });
 
   it('an archive of a tenant has all rows of tables that are rewritten before each step of it', async () => {
+    // a database without a change since its last archive is not archived again
+    await sql(world.acme, `insert into tax_codes (code, name, rate) values ('NEW', 'New', 1)`);
+
     const { made } = await rewriting(() => run('backup', 'run', 'acme'));
 
     expect(made).to.be.above(0);
@@ -193,6 +202,7 @@ describe('tables that are written anew while they are copied', () => {
   });
 
   it('a comparison with restored data finds no difference in tables that are rewritten before each step of it', async () => {
+    await run('backup', 'run', 'acme');
     await run('restore', 'acme', '--archive', 'latest');
 
     const { result } = await rewriting(() => run('restore', 'diff', 'acme', '--json'));
@@ -241,13 +251,17 @@ describe('tables that are written anew while they are copied', () => {
   }
 
   it('a move takes all rows of tables along that are rewritten before each step of it', async () => {
-    await rewriting(() =>
-      run('move', 'acme', '--to', 'second', '--pause', '60', '--leave-schemas', '--json'),
+    const moved = await world.provision('initech', 'default');
+    await addTables(moved);
+
+    await rewriting(
+      () => run('move', 'initech', '--to', 'second', '--pause', '60', '--leave-schemas', '--json'),
+      moved,
     );
 
     const names = ['currencies', 'entity_statuses', 'notes'];
     const { currencies, entity_statuses, notes } = expected;
-    expect(await countRows(await servers.currentUrl(), names)).to.deep.equal({
+    expect(await countRows(await servers.currentUrl('initech'), names)).to.deep.equal({
       currencies,
       entity_statuses,
       notes,
