@@ -21,7 +21,7 @@ import { type ReleasedSchema, refusedRowChanges } from '../../support/row-change
 import { runCommand } from '../../support/run-command.ts';
 import { useScratchDatabases } from '../../support/scratch-databases.ts';
 import { postgresUrl, server } from '../../support/test-server.ts';
-import { use } from '../../support/use.ts';
+import { useEach } from '../../support/use.ts';
 import { createWorld, sql, type TestTenant } from '../../support/world.ts';
 
 const rows = 9_000;
@@ -47,11 +47,11 @@ const migrationWith = (...statements: string[]) => `
 describe('back-fills', function () {
   this.slow(20_000);
 
-  const receiver = use(startReceiver);
-  const world = use(() => createWorld({ WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted }));
+  const receiver = useEach(startReceiver);
+  const world = useEach(() => createWorld({ WEBHOOK_TRUSTED_RECEIVERS: receiver.trusted }));
   const builds: NextBuild[] = [];
 
-  before(async () => {
+  beforeEach(async () => {
     await sql(
       world.acme,
       `insert into tax_codes (code, name, rate) select 'T' || n, 'tax', 7 from generate_series(1, ${rows}) n`,
@@ -123,11 +123,6 @@ describe('back-fills', function () {
     expect(await sql(world.acme, 'select distinct share::int from tax_codes')).to.deep.equal([
       { share: 14 },
     ]);
-
-    await sql(
-      world.acme,
-      `alter table tax_codes drop column share; delete from migrations where name = '${next.head}'`,
-    );
   });
 
   it('a back-fill of 9,000 rows, also of activities, writes one audit entry for each table, and no client or webhook receives it', async () => {

@@ -18,11 +18,10 @@ import type { MigrationFleet } from './migration-fleet.ts';
 
 const path = '/api/v1/EntityStatus';
 
-/**
- * Adds the tests of migrations while processes of the service run. They end with that of the
- * world.
- */
-export function testRunningProcesses({ world, next, query, runTenant }: MigrationFleet): void {
+/** Adds the tests of migrations while processes of the service run. */
+export function testRunningProcesses(fleet: MigrationFleet): void {
+  const { world, next, query, runTenant } = fleet;
+
   describe('requests during a migration', () => {
     let proxy: SilentProxy;
     /** Reaches its control database through the proxy. */
@@ -153,33 +152,13 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
     afterEach(() => query('delete from processes where host = ?', ['elsewhere']));
 
     const tenant = (...args: string[]) => runTenant(args);
-    /** Returns the number of tenants by their version. */
-    const versions = async () =>
-      Object.fromEntries(
-        (
-          await query<{ version: string; tenants: number }>(
-            'select schema_version as version, count(*)::int as tenants from tenants group by 1',
-          )
-        ).map(({ version, tenants }) => [version, tenants]),
-      );
+    const versions = () => tenantsByVersion(fleet);
     const { host, pid, build } = newProcess('service');
     /** The process that serves the world. */
     const own = (head = next.currentHead) => ({ host, pid, build, head });
 
-    /**
-     * Registers a process of the service whose last exchange was some seconds ago. By default
-     * it is in the future, so that the process counts as running for the whole test.
-     */
-    async function register(head: string | null, age = -60): Promise<void> {
-      await query(
-        `insert into processes (id, kind, host, pid, build, tenant_head, control_head, seen_at)
-         values (?, 'service', 'elsewhere', 17, '0.0.9', ?, ?, now() - ? * interval '1 second')`,
-        [randomUUID(), head, head, age],
-      );
-    }
-
     it('migrate is refused while a process serves a tenant that it could not serve afterwards', async () => {
-      await register(next.head);
+      await register(fleet, next.head);
 
       const [{ code, stdout, stderr }, json] = await Promise.all([
         tenant('migrate', '--all'),
@@ -211,7 +190,7 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
     });
 
     it('a process that has not registered its version yet blocks a migration that is not compatible', async () => {
-      await register(null);
+      await register(fleet, null);
       const { error } = JSON.parse((await tenant('migrate', 'acme', '--json')).stderr);
       const unknown = { host: 'elsewhere', pid: 17, build: '0.0.9', head: null };
       expect(error.blockedBy).to.deep.equal([
@@ -240,7 +219,7 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
     });
 
     it('rollback is refused while a process runs that could not serve the tenant afterwards', async () => {
-      await register(next.head);
+      await register(fleet, next.head);
       await tenant('migrate', 'acme', '--despite-running');
       const { code, stderr } = await tenant('rollback', 'acme', '--yes', '--json');
       const blocking = { host: 'elsewhere', pid: 17, build: '0.0.9', head: next.head, tenants: 1 };
@@ -253,20 +232,45 @@ export function testRunningProcesses({ world, next, query, runTenant }: Migratio
         { found: null },
       ]);
     });
-
-    it('a process without a beat for five seconds, a command and an ended process block nothing', async () => {
-      await world.service.stop();
-      await eventually(
-        async () => (await query(`select from processes p where ${isRunning('p')}`)).length === 0,
-      );
-      await register(next.currentHead, 6);
-      await register(next.currentHead);
-      await query(`update processes set kind = 'command' where seen_at > now()`);
-      const { code, stderr } = await tenant('migrate', '--all');
-      expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
-      expect(await versions()).to.deep.equal({ [next.head]: 3 });
-    });
   });
+}
+
+/** Adds the test of migrations while no process of the service runs: it ends that of the world. */
+export function testEndedProcesses(fleet: MigrationFleet): void {
+  const { world, next, query, runTenant } = fleet;
+
+  it('a process without a beat for five seconds, a command and an ended process block nothing', async () => {
+    await world.service.stop();
+    await eventually(
+      async () => (await query(`select from processes p where ${isRunning('p')}`)).length === 0,
+    );
+    await register(fleet, next.currentHead, 6);
+    await register(fleet, next.currentHead);
+    await query(`update processes set kind = 'command' where seen_at > now()`);
+    const { code, stderr } = await runTenant(['migrate', '--all']);
+    expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
+    expect(await tenantsByVersion(fleet)).to.deep.equal({ [next.head]: 3 });
+  });
+}
+
+/** Returns the number of tenants by their version. */
+async function tenantsByVersion({ query }: MigrationFleet): Promise<Record<string, number>> {
+  const rows = await query<{ version: string; tenants: number }>(
+    'select schema_version as version, count(*)::int as tenants from tenants group by 1',
+  );
+  return Object.fromEntries(rows.map(({ version, tenants }) => [version, tenants]));
+}
+
+/**
+ * Registers a process of the service whose last exchange was some seconds ago. By default it is
+ * in the future, so that the process counts as running for the whole test.
+ */
+async function register({ query }: MigrationFleet, head: string | null, age = -60): Promise<void> {
+  await query(
+    `insert into processes (id, kind, host, pid, build, tenant_head, control_head, seen_at)
+     values (?, 'service', 'elsewhere', 17, '0.0.9', ?, ?, now() - ? * interval '1 second')`,
+    [randomUUID(), head, head, age],
+  );
 }
 
 /** The migration is not declared to be compatible. */
