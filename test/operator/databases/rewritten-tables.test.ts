@@ -40,7 +40,7 @@ const rewrites: Readonly<Record<string, string>> = {
     insert into reports.months select * from kept`,
 };
 
-/** Adds rows and tables to the database of a tenant, so that no table of `rewrites` is empty. */
+/** Adds rows and tables to a tenant database, so that no table of `rewrites` is empty. */
 const addTables = (tenant: TestTenant) =>
   sql(
     tenant,

@@ -235,7 +235,7 @@ export function testRunningProcesses(fleet: MigrationFleet): void {
   });
 }
 
-/** Adds the test of migrations while no process of the service runs: it ends that of the world. */
+/** Adds the test of migrations without a process of the service: it ends that of the world. */
 export function testEndedProcesses(fleet: MigrationFleet): void {
   const { world, next, query, runTenant } = fleet;
 
