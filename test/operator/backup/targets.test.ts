@@ -14,7 +14,7 @@ import { MissingObjectError, type Target } from '../../../src/operator/backup/ta
 import { targetLimits } from '../../../src/operator/backup/target/target-calls.ts';
 import { freePort } from '../../support/free-port.ts';
 import { startS3Server } from '../../support/s3-server.ts';
-import { use, useFolder } from '../../support/use.ts';
+import { useEach } from '../../support/use.ts';
 
 const largeBytes = 9 * 1024 * 1024;
 /** Limits with which no test waits long for a lock that a killed process has left. */
@@ -22,19 +22,23 @@ const largeBytes = 9 * 1024 * 1024;
 const quick = { ...targetLimits, maxSilenceMs: 2_000 };
 
 describe('targets of archives', () => {
-  const s3 = use(() => startS3Server('backups', 2));
-  const folder = useFolder();
-  const targets: { name: string; target: Target }[] = [];
+  const s3 = useEach(() => startS3Server('backups', 2));
+  let folder: string;
+  let targets: { name: string; target: Target }[];
   const bucket = (settings: Record<string, string> = {}): Promise<Target> =>
     openTarget(readConfig({ ...s3.environment, ...settings }).backup);
   const folderOf = (path: string): Promise<Target> =>
     openTarget(readConfig({ BACKUP_TARGET: path }).backup);
 
-  before(async () => {
-    targets.push({ name: 'folder', target: await folderOf(folder) });
-    targets.push({ name: 'bucket', target: await bucket() });
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'target-'));
+    targets = [
+      { name: 'folder', target: await folderOf(folder) },
+      { name: 'bucket', target: await bucket() },
+    ];
     for (const { target } of targets) await target.mark();
   });
+  afterEach(() => rm(folder, { recursive: true }));
 
   it('an object of any size is read as it was written, listed with its size and time, replaced and removed', async () => {
     const objects = { 'a/empty': 0, 'a/small & odd': 10, 'b/large': largeBytes };

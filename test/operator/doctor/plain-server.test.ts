@@ -156,6 +156,14 @@ describe('doctor with a login that is no superuser', () => {
         /-c '(grant "operator" to "successor")'$/.exec(lacking?.remedy ?? '') ?? [];
       await far.sql(statement);
       expect(await doctor(0)).to.deep.equal([]);
+
+      for (const end of [
+        ['delete', 'far', '--yes'],
+        ['purge', 'far', '--yes'],
+        ['server', 'remove', 'far', '--yes'],
+      ]) {
+        await succeed(environment, 'tenant', end);
+      }
     } finally {
       await far.close();
     }

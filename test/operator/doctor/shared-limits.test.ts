@@ -45,8 +45,9 @@ describe('doctor and the limits of requests', () => {
     );
 
     await service.stop();
-    await world.startAnotherServer();
+    const other = await world.startAnotherServer();
     const names = `: ${own}, ${own}`;
     await eventually(async () => (await findLimits())[0]?.problem.endsWith(names));
+    await other.service.stop();
   });
 });

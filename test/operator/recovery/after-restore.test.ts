@@ -19,7 +19,7 @@ describe('a restored control database', () => {
       async client => (await client.query(text)).rows as Row[],
     );
 
-  before(async () => {
+  beforeEach(async () => {
     world = await createWorld();
     admin = await world.login(world.acme);
     await addClient(world.installation, 'acme', world.acme.admin.email, 'Old program');
@@ -57,7 +57,7 @@ describe('a restored control database', () => {
       );
     });
   });
-  after(async () => {
+  afterEach(async () => {
     await withConnection(postgresUrl(), client =>
       client.query(`drop database if exists ${later} with (force)`),
     );

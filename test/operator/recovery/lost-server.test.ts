@@ -6,7 +6,7 @@ import { jsonLines } from '../../support/json-lines.ts';
 import { startOwnServer } from '../../support/own-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
-import { backUp } from '../../support/succeed.ts';
+import { backUp, succeed } from '../../support/succeed.ts';
 import { quickSettings } from '../../support/test-server.ts';
 
 describe('restore of all tenants of a lost server', () => {
@@ -68,6 +68,7 @@ describe('restore of all tenants of a lost server', () => {
   });
 
   it('after the loss of a whole machine, control restore --all restores the control database and every tenant', async () => {
+    await succeed(environment, 'tenant', ['backup', 'run', '--all']);
     for (const slug of ['acme', 'globex', 'initech']) await lose(slug);
     await server.sql('drop database office with (force)');
     const { code, stderr } = await runCommand(
@@ -94,6 +95,10 @@ describe('restore of all tenants of a lost server', () => {
       .to.include('1 tenant restored, 1 failed')
       .and.include('bin/backoffice restore --lost --all');
     expect(await codes('acme')).to.deep.equal([{ code: 'acme' }]);
+
+    for (const command of ['delete', 'purge']) {
+      await succeed(environment, 'tenant', [command, 'umbrella', '--yes']);
+    }
   });
 
   it('restore --lost without a tenant refuses what does not say which tenants, and what only one tenant can have', async () => {
@@ -145,6 +150,15 @@ describe('restore of all tenants of a lost server', () => {
       expect(stdout).to.include(
         'hooli: failed: PostgreSQL cannot be used: nothing listens at its address. Start the server',
       );
+
+      await second.restart();
+      for (const args of [
+        ['delete', 'hooli', '--yes'],
+        ['purge', 'hooli', '--yes'],
+        ['server', 'remove', 'second', '--yes'],
+      ]) {
+        await succeed(environment, 'tenant', args);
+      }
     } finally {
       await second.close();
     }

@@ -1,3 +1,5 @@
+import { mkdtemp } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
@@ -9,7 +11,8 @@ import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, documentOf } from '../../support/succeed.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
+import { useEach } from '../../support/use.ts';
+import { controlSql, createWorld, sql } from '../../support/world.ts';
 
 /**
  * Between two requests: the commands, and the tests beside this one, need the machine more than
@@ -18,10 +21,10 @@ import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
 const pauseMs = 40;
 
 describe('restore of a tenant from an archive', () => {
-  const world = useWorld();
+  const world = useEach(() => createWorld());
   const folder = useServerFolder('archives');
   let environment: Record<string, string>;
-  const admin = useLogin(world, 'acme');
+  let admin: Client;
   /** The objects that an operator has added to the database of acme before it was archived. */
   let addedByHand: object[];
 
@@ -68,8 +71,10 @@ describe('restore of a tenant from an archive', () => {
     );
   };
 
-  before(async () => {
-    environment = { ...world.environment, ...(await backupSettings(folder)) };
+  beforeEach(async () => {
+    admin = await world.login(world.acme);
+    const target = await mkdtemp(join(folder, 'target-'));
+    environment = { ...world.environment, ...(await backupSettings(target)) };
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
     await admin.post('/api/v1/Currency', { Code: 'CHF', Name: 'Franc' });
     await sql(world.acme, addByHand);
@@ -123,6 +128,8 @@ describe('restore of a tenant from an archive', () => {
 
   it('swap puts the restored data in place and back takes it out again, and no request of the tenant fails', async () => {
     const other = await world.login(world.globex);
+    const { database: restored } = (await tenant(['restore', 'acme', '--archive', 'latest']))
+      .document;
 
     const statuses: number[] = [];
     let isRunning = true;
@@ -134,9 +141,6 @@ describe('restore of a tenant from an archive', () => {
         await delay(pauseMs);
       }
     })();
-
-    const restored =
-      Object.entries(await databases()).find(([, state]) => state === 'filled')?.[0] ?? '';
 
     const swap = await tenant(['restore', 'swap', 'acme', '--yes']);
     expect(swap.code, JSON.stringify(swap.document)).to.equal(0);
@@ -247,7 +251,8 @@ describe('restore of a tenant from an archive', () => {
   });
 
   it('tables and columns that were added by hand are restored with their data and types', async () => {
-    const { database } = (await tenant(['show', 'acme'])).document;
+    const { database } = (await tenant(['restore', 'acme', '--archive', 'latest'])).document;
+    expect((await tenant(['restore', 'swap', 'acme', '--yes'])).code).to.equal(0);
     const onDatabase = async (text: string) =>
       (await withConnection(databaseUrl(postgresUrl(), database), client => client.query(text)))
         .rows;

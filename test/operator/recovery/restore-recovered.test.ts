@@ -1,29 +1,20 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
-import { addUser, generatePassword } from '../../../src/operator/credentials/users.ts';
 import { closedStamp } from '../../../src/operator/databases/store/database-stamp.ts';
-import { findTenant } from '../../../src/operator/registry/tenants.ts';
 import { addByHand, readAddedByHand } from '../../support/added-by-hand.ts';
-import { backupSettings } from '../../support/backup-settings.ts';
-import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
-import { createDedicatedServer } from '../../support/dedicated-server.ts';
-import { createQuickPasswords } from '../../support/quick-passwords.ts';
+import { copyServer } from '../../support/copied-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useServerFolder } from '../../support/server-folder.ts';
-import { backUp, documentOf } from '../../support/succeed.ts';
-import { laterObject, use } from '../../support/use.ts';
-import { testRecoveredControl } from './recovered-control.ts';
+import { documentOf } from '../../support/succeed.ts';
+import { useRecoveredServer } from './recovered-server.ts';
 
 const readLastChange = `
   select to_char(max(created_at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at from audit_log`;
 
+const wrongPassword = 'wrong-and-secret';
+
 describe('restore from a recovered server', () => {
-  const server = use(createDedicatedServer);
-  const archives = useServerFolder('archives');
-  let environment: Record<string, string>;
-  /** A copy of the server, before a currency of acme was deleted. */
-  let recovered: CopiedServer;
+  const { server, recovered, addCurrency, settings, withCopy } = useRecoveredServer();
   let ofAcme: string;
   let ofGlobex: string;
   /** The objects that an operator has added to the database of globex there. */
@@ -34,77 +25,59 @@ describe('restore from a recovered server', () => {
   let moment: string;
   /** The output of every command. */
   const printed: string[] = [];
+  /** The password of each recovered server, and the wrong one. */
+  const secrets = new Set([wrongPassword]);
 
-  const tenant = async (args: string[], input = '', settings: Record<string, string> = {}) => {
+  const tenant = async (args: string[], input = '', changes: Record<string, string> = {}) => {
     const result = await runCommand(
       'scripts/tenant.ts',
       [...args, '--json'],
-      { ...environment, ...settings },
+      { ...settings(), ...changes },
       input,
     );
     printed.push(result.stdout, result.stderr);
     return documentOf(result);
   };
-  const restoreFrom = (slug: string, url: string, ...options: string[]) =>
-    tenant(['restore', slug, '--from', ...options], url);
+  const restoreFrom = (slug: string, url: string, ...options: string[]) => {
+    const { password } = new URL(url);
+    if (password !== '') secrets.add(password);
+    return tenant(['restore', slug, '--from', ...options], url);
+  };
   const codesIn = async (database: string): Promise<string[]> =>
     (await server.sql<{ code: string }>('select code from currencies order by id', database)).map(
       ({ code }) => code,
     );
-  const addCurrency = async (slug: string, code: string): Promise<void> =>
-    void (await server.sql(
-      `insert into currencies (code, name) values ('${code}', '${code}')`,
-      await server.databaseOf(slug),
-    ));
   const databases = () =>
     server.control('select database_name, state from tenant_databases order by id');
-  const passwordOf = (url: string): string => new URL(url).password;
 
-  async function addPerson(name: string): Promise<void> {
-    const tenant = await findTenant(server.installation, 'acme');
-    await addUser(server.installation, createQuickPasswords(), {
-      tenant,
-      email: `${name}@acme.test`,
-      password: generatePassword(),
-      firstName: name,
-      lastName: name,
-      role: 'Member',
-      scope: 'All',
-      entityId: null,
-    });
+  /** Expects that no output and no record shows one of these passwords. */
+  async function expectNoPassword(): Promise<void> {
+    const stored = await server.control('select * from operator_actions');
+    const origins = await server.control('select * from tenant_databases');
+    const log = await server.log();
+    for (const secret of secrets) {
+      expect(JSON.stringify(printed)).not.to.include(secret);
+      expect(JSON.stringify([stored, origins, log])).not.to.include(secret);
+    }
   }
 
   before(async () => {
-    environment = { ...server.environment, ...(await backupSettings(archives)) };
-    for (const slug of ['acme', 'globex']) await server.provision(slug);
-    for (const code of ['EUR', 'CHF']) await addCurrency('acme', code);
-    for (const code of ['USD', 'CHF']) await addCurrency('globex', code);
     [ofAcme, ofGlobex] = [await server.databaseOf('acme'), await server.databaseOf('globex')];
-    for (const name of ['nora', 'otto']) await addPerson(name);
-    recovered = await copyServer(server.url);
-    await addPerson('paul');
-    await server.control(`update users set disabled_at = now() where email = 'otto@acme.test'`);
-    await backUp(environment);
     const inGlobex = (text: string) =>
       withConnection(databaseUrl(recovered.url, ofGlobex), client => client.query(text));
     await inGlobex(addByHand);
     addedByHand = (await inGlobex(readAddedByHand)).rows;
     [{ at: lastChange }] = (await inGlobex(readLastChange)).rows;
     moment = new Date().toISOString();
-    await server.sql(`delete from currencies where code = 'CHF'`, await server.databaseOf('acme'));
     await addCurrency('globex', 'CAD');
   });
-  after(async () => {
-    await recovered.close();
-  });
-
-  testRecoveredControl(
-    server,
-    laterObject(() => recovered),
-    () => environment,
-  );
+  afterEach(expectNoPassword);
 
   it('a tenant gets the data of the recovered server beside its own, and another tenant keeps what it has', async () => {
+    const own = await server.databaseOf('acme');
+    await server.sql(`delete from currencies where code = 'CHF'`, own);
+    const others = await codesIn(await server.databaseOf('globex'));
+
     const { code, document } = await restoreFrom('acme', recovered.url);
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document).to.include({ slug: 'acme', server: 'default' });
@@ -113,10 +86,11 @@ describe('restore from a recovered server', () => {
     );
 
     expect(await codesIn(document.database)).to.deep.equal(['EUR', 'CHF']);
-    expect(await codesIn(await server.databaseOf('acme'))).to.deep.equal(['EUR']);
-    expect(await codesIn(await server.databaseOf('globex'))).to.deep.equal(['USD', 'CHF', 'CAD']);
+    expect(await server.databaseOf('acme')).to.equal(own);
+    expect(await codesIn(own)).to.deep.equal(['EUR']);
+    expect(await codesIn(await server.databaseOf('globex'))).to.deep.equal(others);
 
-    const diff = await tenant(['restore', 'diff', 'acme']);
+    const diff = await tenant(['restore', 'diff', 'acme', '--database', document.database]);
     const table = diff.document.tables.find(
       (each: { table: string }) => each.table === 'currencies',
     );
@@ -124,14 +98,16 @@ describe('restore from a recovered server', () => {
   });
 
   it('the recovered server stays as it is, and the former name of a tenant is found after a swap', async () => {
-    const former = await server.databaseOf('acme');
-    const swap = await tenant(['restore', 'swap', 'acme', '--yes']);
+    const { document: first } = await restoreFrom('acme', recovered.url);
+    const swap = await tenant(['restore', 'swap', 'acme', '--database', first.database, '--yes']);
     expect(swap.code, JSON.stringify(swap.document)).to.equal(0);
+
     const { code, document } = await restoreFrom('acme', recovered.url);
+
     expect(code, JSON.stringify(document)).to.equal(0);
-    expect(document.restoredFrom).to.include(former);
+    expect(document.restoredFrom).to.include(ofAcme);
     expect(await codesIn(document.database)).to.deep.equal(['EUR', 'CHF']);
-    expect(await server.databaseOf('acme')).not.to.equal(former);
+    expect(await server.databaseOf('acme')).not.to.equal(ofAcme);
   });
 
   it('a record that is added after a swap to recovered data gets a number that none has had', async () => {
@@ -256,28 +232,32 @@ describe('restore from a recovered server', () => {
     const [{ guid } = { guid: '' }] = await server.control<{ guid: string }>(
       `select guid from tenants where slug = 'globex'`,
     );
-    await withConnection(databaseUrl(recovered.url, ofGlobex), client =>
-      client.query('update tenant_identity set guid = $1', [closedStamp(guid)]),
-    );
-    const { code, document } = await restoreFrom('globex', recovered.url);
-    expect(code, JSON.stringify(document)).to.equal(0);
-    expect(document.restoredFrom).to.include(ofGlobex);
-    expect(await codesIn(document.database)).to.deep.equal(['USD', 'CHF']);
+    await withCopy(async url => {
+      await withConnection(databaseUrl(url, ofGlobex), client =>
+        client.query('update tenant_identity set guid = $1', [closedStamp(guid)]),
+      );
+      const { code, document } = await restoreFrom('globex', url);
+      expect(code, JSON.stringify(document)).to.equal(0);
+      expect(document.restoredFrom).to.include(ofGlobex);
+      expect(await codesIn(document.database)).to.deep.equal(['USD', 'CHF']);
+    });
   });
 
   it('a server of another installation is refused by the stamp of its database, and nothing is changed', async () => {
-    // The recovered database has the same name.
-    await withConnection(databaseUrl(recovered.url, ofAcme), client =>
-      client.query('update tenant_identity set guid = gen_random_uuid()'),
-    );
-    const before = await databases();
-    const { code, document } = await restoreFrom('acme', recovered.url);
-    expect(code).to.equal(1);
-    expect(document.message).to.match(
-      /has no database of acme that can be read: nothing was changed\.$/,
-    );
-    expect(document.hint).to.match(/belongs to another tenant, or to another installation\.$/);
-    expect(await databases()).to.deep.equal(before);
+    await withCopy(async url => {
+      // The recovered database has the same name.
+      await withConnection(databaseUrl(url, ofAcme), client =>
+        client.query('update tenant_identity set guid = gen_random_uuid()'),
+      );
+      const before = await databases();
+      const { code, document } = await restoreFrom('acme', url);
+      expect(code).to.equal(1);
+      expect(document.message).to.match(
+        /has no database of acme that can be read: nothing was changed\.$/,
+      );
+      expect(document.hint).to.match(/belongs to another tenant, or to another installation\.$/);
+      expect(await databases()).to.deep.equal(before);
+    });
   });
 
   it('a server that has no database of the tenant is refused, with the names that were looked for', async () => {
@@ -296,13 +276,13 @@ describe('restore from a recovered server', () => {
 
   it('a URL is refused as an argument, and when it is no PostgreSQL URL or cannot be used, without being shown', async () => {
     const wrong = new URL(recovered.url);
-    wrong.password = 'wrong-and-secret';
+    wrong.password = wrongPassword;
 
     const asArgument = await tenant(['restore', 'acme', '--from', wrong.href]);
     expect(asArgument.code).to.equal(2);
     expect(asArgument.document.code).to.equal('usage');
 
-    const noUrl = await restoreFrom('acme', 'https://wrong-and-secret@db.test');
+    const noUrl = await restoreFrom('acme', `https://${wrongPassword}@db.test`);
     expect(noUrl.code).to.equal(2);
     expect(noUrl.document.code).to.equal('usage');
 
@@ -323,27 +303,31 @@ describe('restore from a recovered server', () => {
 
   it('a restore that fails leaves no database, and says why', async () => {
     const before = await databases();
-    await withConnection(databaseUrl(recovered.url, ofGlobex), client =>
-      client.query(`alter table currencies drop constraint currencies_decimal_places_check;
-                    update currencies set decimal_places = 7`),
-    );
-    const { code, document } = await restoreFrom('globex', recovered.url);
-    expect(code).to.equal(1);
-    expect(document.message)
-      .to.include('The command has stopped')
-      .and.include('globex is served by default, as before');
-    expect(await databases()).to.deep.equal(before);
+    await withCopy(async url => {
+      await withConnection(databaseUrl(url, ofGlobex), client =>
+        client.query(`alter table currencies drop constraint currencies_decimal_places_check;
+                      update currencies set decimal_places = 7`),
+      );
+      const { code, document } = await restoreFrom('globex', url);
+      expect(code).to.equal(1);
+      expect(document.message)
+        .to.include('The command has stopped')
+        .and.include('globex is served by default, as before');
+      expect(await databases()).to.deep.equal(before);
+    });
   });
 
   it('no output, record of an action, or origin of a database has the password of the recovered server', async () => {
-    const stored = await server.control('select * from operator_actions');
-    const origins = await server.control('select * from tenant_databases');
-    const log = await server.log();
-    expect(stored.length).to.be.greaterThan(5);
-    for (const secret of [passwordOf(recovered.url), 'wrong-and-secret']) {
-      expect(secret).not.to.equal('');
-      expect(JSON.stringify(printed)).not.to.include(secret);
-      expect(JSON.stringify([stored, origins, log])).not.to.include(secret);
-    }
+    const before = await server.control('select from operator_actions');
+    const wrong = new URL(recovered.url);
+    wrong.password = wrongPassword;
+
+    expect((await restoreFrom('acme', recovered.url)).code).to.equal(0);
+    expect((await restoreFrom('acme', wrong.href)).code).to.equal(1);
+
+    expect([...secrets]).to.include.members([wrongPassword, new URL(recovered.url).password]);
+    const stored = await server.control('select from operator_actions');
+    expect(stored.length).to.be.above(before.length);
+    await expectNoPassword();
   });
 });

@@ -1,6 +1,7 @@
+import { mkdtemp } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
-import { tenantHead } from '../../../src/control/tenant-head.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
 import type { Client } from '../../support/client.ts';
 import { makeNextBuild } from '../../support/next-build.ts';
@@ -8,15 +9,14 @@ import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, documentOf } from '../../support/succeed.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
+import { useEach } from '../../support/use.ts';
+import { controlSql, createWorld, sql } from '../../support/world.ts';
 
 describe('restored databases of a tenant', () => {
-  const world = useWorld();
+  const world = useEach(() => createWorld());
   const folder = useServerFolder('archives');
   let environment: Record<string, string>;
-  const admin = useLogin(world, 'acme');
-  /** A restored database that a swap has made the current one. */
-  let swapped: string;
+  let admin: Client;
 
   const tenant = async (args: string[]) =>
     documentOf(await runCommand('scripts/tenant.ts', [...args, '--json'], environment));
@@ -40,8 +40,10 @@ describe('restored databases of a tenant', () => {
     );
   };
 
-  before(async () => {
-    environment = { ...world.environment, ...(await backupSettings(folder)) };
+  beforeEach(async () => {
+    admin = await world.login(world.acme);
+    const target = await mkdtemp(join(folder, 'target-'));
+    environment = { ...world.environment, ...(await backupSettings(target)) };
     for (const Code of ['EUR', 'CHF']) await admin.post('/api/v1/Currency', { Code, Name: Code });
     await backUp(environment);
     await admin.post('/api/v1/Currency', { Code: 'NOK', Name: 'Krone' });
@@ -85,11 +87,11 @@ describe('restored databases of a tenant', () => {
     const own = await tenant(['databases', 'drop', 'acme', second, '--yes']);
     expect(own.code).not.to.equal(0);
     expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
-
-    swapped = second;
   });
 
   it('a clone of an archive is an isolated tenant of its own, in which the users who were named log in', async () => {
+    await restore();
+
     const { code, document } = await tenant([
       'clone',
       'acme',
@@ -109,7 +111,7 @@ describe('restored databases of a tenant', () => {
     expect((await client.post('/api/v1/Currency', { Code: 'JPY', Name: 'Yen' })).status).to.equal(
       201,
     );
-    expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
+    expect(await currencies(admin)).to.have.members(['EUR', 'CHF', 'NOK']);
 
     for (const command of ['delete', 'purge']) await tenant([command, 'acme-old', '--yes']);
     expect(
@@ -127,6 +129,8 @@ describe('restored databases of a tenant', () => {
         )
       )[0]?.name;
     };
+    const swapped = await restore();
+    expect((await tenant(['restore', 'swap', 'acme', '--yes'])).code).to.equal(0);
     const kept = world.acme.database;
     const next = await makeNextBuild();
     const upgraded = async (...args: string[]) =>
@@ -160,13 +164,10 @@ describe('restored databases of a tenant', () => {
   });
 
   it('data of a later build is refused by name', async () => {
-    await controlSql(world, `update tenants set schema_version = ? where slug = 'acme'`, [
-      await tenantHead(),
-    ]);
     await controlSql(
       world,
       `update tenant_databases set schema_version = '9999-labels' where database_name = ?`,
-      [swapped],
+      [await restore()],
     );
 
     const newer = await tenant(['restore', 'swap', 'acme', '--yes']);

@@ -3,21 +3,12 @@ import { expect } from 'chai';
 import { owners, SecretBox } from '../../../src/control/secret-box.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
-import type { CopiedServer } from '../../support/copied-server.ts';
-import type { DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { useRecoveredServer } from './recovered-server.ts';
 
-/**
- * Adds the tests of a restore of the control database from a recovered server. They end with
- * one that is restored from the newest archive.
- * @param recovered a copy of the server, before otto was disabled and paul was added
- * @param settings with the target that has a later archive
- */
-export function testRecoveredControl(
-  server: DedicatedServer,
-  recovered: CopiedServer,
-  settings: () => Record<string, string>,
-): void {
+describe('restore of the control database from a recovered server', () => {
+  const { server, recovered, settings, withCopy } = useRecoveredServer();
+
   const run = async (script: 'tenant' | 'control', args: string[], input = '') => {
     const result = await runCommand(`scripts/${script}.ts`, [...args, '--json'], settings(), input);
     return {
@@ -69,34 +60,35 @@ export function testRecoveredControl(
   it('a server of another installation or master key, or without the control database, is refused, and nothing is changed', async () => {
     await server.sql('drop database office with (force)');
 
-    const messageOf = async () =>
-      (await run('control', ['restore', '--from'], recovered.url)).message;
-    const inRecovered = (text: string, database = 'office') =>
-      withConnection(databaseUrl(recovered.url, database), client => client.query(text));
+    await withCopy(async url => {
+      const messageOf = async () => (await run('control', ['restore', '--from'], url)).message;
+      const inRecovered = (text: string, database = 'office') =>
+        withConnection(databaseUrl(url, database), client => client.query(text));
 
-    const { rows } = await inRecovered('select id from installation');
-    await inRecovered('update installation set id = gen_random_uuid()');
-    expect(await messageOf()).to.match(
-      /^The control database of the recovered server is of installation \S+, of which folder \S+ has no archive: nothing was changed\.$/,
-    );
+      const { rows } = await inRecovered('select id from installation');
+      await inRecovered('update installation set id = gen_random_uuid()');
+      expect(await messageOf()).to.match(
+        /^The control database of the recovered server is of installation \S+, of which folder \S+ has no archive: nothing was changed\.$/,
+      );
 
-    // The canary is sealed by another master key.
-    const other = new SecretBox(randomBytes(32));
-    const canary = other.seal(rows[0]?.id, owners.canary(rows[0]?.id)).toString('hex');
-    await inRecovered(
-      `update installation set id = '${rows[0]?.id}', key_fingerprint = '${other.present.fingerprint}',
-              master_key_canary = decode('${canary}', 'hex')`,
-    );
-    expect(await messageOf()).to.match(
-      /^MASTER_KEY is not the master key of this control database/,
-    );
+      // The canary is sealed by another master key.
+      const other = new SecretBox(randomBytes(32));
+      const canary = other.seal(rows[0]?.id, owners.canary(rows[0]?.id)).toString('hex');
+      await inRecovered(
+        `update installation set id = '${rows[0]?.id}', key_fingerprint = '${other.present.fingerprint}',
+                master_key_canary = decode('${canary}', 'hex')`,
+      );
+      expect(await messageOf()).to.match(
+        /^MASTER_KEY is not the master key of this control database/,
+      );
 
-    await inRecovered('drop database office with (force)', 'postgres');
-    expect(await messageOf()).to.equal(
-      'The recovered server has no control database office: nothing was changed.',
-    );
+      await inRecovered('drop database office with (force)', 'postgres');
+      expect(await messageOf()).to.equal(
+        'The recovered server has no control database office: nothing was changed.',
+      );
+    });
 
     expect(await server.sql(`select from pg_database where datname = 'office'`)).to.deep.equal([]);
     expect((await run('control', ['restore'])).code).to.equal(0);
   });
-}
+});
