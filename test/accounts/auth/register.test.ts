@@ -441,7 +441,12 @@ describe('registration', () => {
       await controlSql(other, `update tenants set features = '{selfRegistration}' where id = ?`, [
         other.acme.id,
       ]);
-      return (body: object) => other.anonymous.post(path, body, { 'X-Tenant': other.acme.guid });
+      // The service notices the feature a moment later, and refuses until then.
+      return (body: object) =>
+        eventually(async () => {
+          const response = await other.anonymous.post(path, body, { 'X-Tenant': other.acme.guid });
+          return response.status !== 401 && response;
+        });
     };
 
     it('a registration does not wait for an unreachable mail server, and the log has no token', async () => {

@@ -15,6 +15,9 @@ describe('the feed of changes on a server that takes no writes for a time', () =
   before(async () => {
     const { world } = servers;
     [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
+    for (const client of [acme, globex]) {
+      expect((await client.post(path, { Name: 'first' })).status).to.equal(201);
+    }
     await world.service.stop();
   });
 

@@ -144,6 +144,8 @@ describe('webhooks of restored data and copies', () => {
     );
     expect(code, stderr).to.equal(0);
 
+    // The service knows then that the sessions and the keys have ended.
+    await eventually(async () => (await admin.get('/api/v1/Webhooks')).status === 401);
     admin = await eventually(() => world.login(world.acme));
     const [{ Id }] = (await admin.get('/api/v1/Webhooks')).body;
     expect((await admin.post('/api/v1/Currency', { Code: 'PLN', Name: 'Zloty' })).status).to.equal(
