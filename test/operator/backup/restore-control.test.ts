@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { type AgeIdentity, makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
+import { countText } from '../../../src/operator/command/texts.ts';
 import { addUser, generatePassword } from '../../../src/operator/credentials/users.ts';
 import { membersOf, sealBytes, tarOf } from '../../support/age-archives.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
@@ -13,30 +14,54 @@ import { useServerFolder } from '../../support/server-folder.ts';
 import { succeed } from '../../support/succeed.ts';
 import { use } from '../../support/use.ts';
 
-describe('restore of the control database from an archive sealed with age', () => {
+/** Makes a server, and the settings of a host that archives it and opens the archives. */
+function useArchives() {
   const server = use(createDedicatedServer);
-  const passwords = createQuickPasswords();
   const folder = useServerFolder('archives');
+  let environment: Record<string, string>;
+  let identity: AgeIdentity;
+
+  before(async () => {
+    identity = await makeIdentity();
+    const identityFile = `${folder}.identity`;
+    await writeFile(identityFile, `${identity.identity}\n`, { mode: 0o600 });
+    environment = {
+      ...server.environment,
+      BACKUP_TARGET: folder,
+      BACKUP_RECIPIENTS: identity.recipient,
+      BACKUP_IDENTITY_FILE: identityFile,
+    };
+  });
+  after(() => rm(`${folder}.identity`));
+
+  return {
+    server,
+    folder,
+    settings: () => environment,
+    identity: () => identity,
+    dropControl: () => server.sql('drop database office with (force)'),
+  };
+}
+
+describe('restore of the control database from an archive sealed with age', () => {
+  const { server, folder, settings, identity: ownIdentity, dropControl } = useArchives();
+  const passwords = createQuickPasswords();
   let environment: Record<string, string>;
   let identity: AgeIdentity;
   /** The first archive of the control database. */
   let first: string;
-  /** A copy of the server, of the same moment. */
+  /** A copy of the server, of the moment of the first archive. */
   let recovered: CopiedServer;
+  /** The tenants of every later archive. */
+  const laterStates = ['acme active', 'globex suspended', 'initech deleted', 'umbra-three active'];
 
   const tenant = (...args: string[]) => succeed(environment, 'tenant', args);
   const restore = (...args: string[]) =>
     runCommand('scripts/control.ts', ['restore', ...args], environment);
-  const dropControl = () => server.sql('drop database office with (force)');
   const archives = async (): Promise<string[]> =>
     JSON.parse(await tenant('backup', 'list', '--json'))
       .filter(({ tenant: guid }: { tenant: string | null }) => guid === null)
       .map(({ name }: { name: string }) => name);
-  /** Returns the names of the files of archives below a folder of the installation. */
-  const filesOf = async (kind: 'control' | 'tenants'): Promise<string[]> =>
-    (await readdir(folder, { recursive: true })).filter(
-      name => name.includes(`/${kind}/`) && name.endsWith('.age'),
-    );
   const states = async (): Promise<string[]> =>
     (
       await server.control<{ text: string }>(
@@ -51,16 +76,8 @@ describe('restore of the control database from an archive sealed with age', () =
     ).map(({ name }) => name);
 
   before(async () => {
-    identity = await makeIdentity();
-    const identityFile = `${folder}.identity`;
-    await writeFile(identityFile, `${identity.identity}\n`, { mode: 0o600 });
-    environment = {
-      ...server.environment,
-      BACKUP_TARGET: folder,
-      BACKUP_RECIPIENTS: identity.recipient,
-      BACKUP_IDENTITY_FILE: identityFile,
-    };
-
+    environment = settings();
+    identity = ownIdentity();
     for (const slug of ['acme', 'globex', 'initech', 'hooli', 'umbra']) {
       const provisioned = await server.provision(slug);
       if (slug !== 'acme') continue;
@@ -83,11 +100,7 @@ describe('restore of the control database from an archive sealed with age', () =
     await tenant('backup', 'run', '--all');
     [first = ''] = await archives();
     recovered = await copyServer(server.url);
-  });
 
-  after(() => recovered?.close());
-
-  it('a restore from an older archive repeats each new slug, disabling, suspension, deletion and purge of the newest archive, disables the users that the newest lacks, and enables nobody', async () => {
     await server.control(`update users set disabled_at = now() where email = 'leaver@acme.test'`);
     await server.control(`update users set disabled_at = null where email = 'returner@acme.test'`);
     await tenant('user', 'remove', 'acme', 'removed@acme.test', '--yes');
@@ -104,18 +117,21 @@ describe('restore of the control database from an archive sealed with age', () =
     await server.control(
       `insert into tenant_slugs (slug, tenant_guid) values ('later', gen_random_uuid())`,
     );
+  });
+  beforeEach(async () => {
+    await tenant('backup', 'init', '--take-over');
     await tenant('backup', 'run', '--all');
+  });
+  after(() => recovered?.close());
+
+  it('a restore from an older archive repeats each new slug, disabling, suspension, deletion and purge of the newest archive, disables the users that the newest lacks, and enables nobody', async () => {
+    const revoked = await server.control('select from api_clients where revoked_at is not null');
     await dropControl();
 
     const { code, stdout, stderr } = await restore('--archive', first);
 
     expect(code, stderr + stdout).to.equal(0);
-    expect(await states()).to.deep.equal([
-      'acme active',
-      'globex suspended',
-      'initech deleted',
-      'umbra-three active',
-    ]);
+    expect(await states()).to.deep.equal(laterStates);
     expect(
       await server.control(
         `select slug, round(extract(epoch from alias_until - now()) / 86400)::int > 0 as alias
@@ -136,7 +152,7 @@ describe('restore of the control database from an archive sealed with age', () =
     );
     expect(await server.control('select from sessions where revoked_at is null')).to.deep.equal([]);
     for (const line of [
-      'Taken away later, and so again: 2 users disabled, 0 API clients revoked.',
+      `Taken away later, and so again: 2 users disabled, ${countText(revoked.length, 'API client')} revoked.`,
       'Suspended or deleted later, and so again: globex, initech.',
       'Purged later, and removed again: hooli.',
       'Renamed later, and so again: umbra-three (was umbra).',
@@ -146,14 +162,9 @@ describe('restore of the control database from an archive sealed with age', () =
     }
     expect(stdout).to.match(/acme: role Member: permissions were {2}later, were restored as \w/);
     expect(stdout).to.match(/Nobody knows what was changed from \S+Z to \S+Z/);
-
-    await tenant('delete', 'umbra-three', '--yes');
-    await tenant('purge', 'umbra-three', '--keep-archives', '--yes');
   });
 
   it('the newest archive that this master key has signed is restored, and newer ones that it has not signed are named before', async () => {
-    await tenant('backup', 'init', '--take-over');
-    await tenant('backup', 'run', '--all');
     const [own = ''] = await archives();
     const bytes = await readFile(join(folder, own));
     const later = (name: string, seconds: number): string =>
@@ -194,7 +205,7 @@ describe('restore of the control database from an archive sealed with age', () =
         ),
       );
     }
-    expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
+    expect(await states()).to.deep.equal(laterStates);
   });
 
   it('a restore from a recovered server disables what the newest archive has as disabled, unless the operator says that there is no archive', async () => {
@@ -217,7 +228,7 @@ describe('restore of the control database from an archive sealed with age', () =
     const replayed = await from({});
     expect(replayed.code, replayed.stderr).to.equal(0);
     expect(await disabled()).to.deep.equal(['leaver', 'removed', 'returner']);
-    expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
+    expect(await states()).to.deep.equal(laterStates);
 
     await dropControl();
     const alone = await from(nothing, '--without-replay', 'office');
@@ -229,8 +240,6 @@ describe('restore of the control database from an archive sealed with age', () =
   });
 
   it('of several installations in one target, the one that is named is restored, and without a name none', async () => {
-    await tenant('backup', 'init', '--take-over');
-    await tenant('backup', 'run', '--all');
     const [own = ''] = await archives();
     const [id = ''] = own.split('/');
     const other: Record<string, string> = {
@@ -264,11 +273,11 @@ describe('restore of the control database from an archive sealed with age', () =
 
     expect(code, stderr + stdout).to.equal(0);
     expect(stdout).to.include(`Restored the control database from ${own}.`);
-    expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
+    expect(await states()).to.deep.equal(laterStates);
 
     await dropControl();
     expect((await restore('--archive', own)).code).to.equal(0);
-    expect(await states()).to.deep.equal(['acme active', 'globex suspended', 'initech deleted']);
+    expect(await states()).to.deep.equal(laterStates);
     await succeed(other, 'tenant', ['delete', 'umbrella', '--yes']);
     await succeed(other, 'tenant', ['purge', 'umbrella', '--yes']);
     await server.sql('drop database office_other with (force)');
@@ -318,8 +327,6 @@ describe('restore of the control database from an archive sealed with age', () =
       expect(code, stderr).to.be.oneOf([1, 2]);
       return stderr;
     };
-    await tenant('backup', 'init', '--take-over');
-    await tenant('backup', 'run', '--all');
     await dropControl();
     const otherKey = Buffer.alloc(32, 7).toString('base64');
     const stranger = await makeIdentity();
@@ -347,11 +354,32 @@ describe('restore of the control database from an archive sealed with age', () =
     expect(code, stderr).to.equal(0);
     await rm(`${folder}.stranger`);
   });
+});
+
+describe('restore of the control database when the master key is lost', () => {
+  const { server, folder, settings, dropControl } = useArchives();
+  let environment: Record<string, string>;
+
+  const tenant = (...args: string[]) => succeed(environment, 'tenant', args);
+  const restore = (...args: string[]) =>
+    runCommand('scripts/control.ts', ['restore', ...args], environment);
+  /** Returns the names of the files of archives below a folder of the installation. */
+  const filesOf = async (kind: 'control' | 'tenants'): Promise<string[]> =>
+    (await readdir(folder, { recursive: true })).filter(
+      name => name.includes(`/${kind}/`) && name.endsWith('.age'),
+    );
+
+  before(async () => {
+    environment = settings();
+    for (const slug of ['acme', 'globex', 'initech']) await server.provision(slug);
+    await tenant('backup', 'init');
+    await tenant('backup', 'run', '--all');
+    await tenant('delete', 'initech', '--yes');
+  });
 
   it('when the master key is lost, a new one takes its place with the name typed, and what the lost one sealed is named and replaced', async () => {
     await tenant('suspend', 'acme', '--yes');
     await tenant('resume', 'acme');
-    await tenant('backup', 'init', '--take-over');
     await tenant('backup', 'run', '--all');
     await dropControl();
     const acme = await server.sql<{ name: string }>(
@@ -422,6 +450,5 @@ describe('restore of the control database from an archive sealed with age', () =
       'control',
       ['reseal', '--yes'],
     );
-    await rm(`${folder}.identity`);
   });
 });
