@@ -65,7 +65,7 @@ export async function migrateTenants(
   const controlPool = operatorPool(controlUrl, concurrency);
 
   const work = async (control: Queryable): Promise<RunReport> => {
-    await requireNoneLater(control, head, request);
+    await requireNoneLater(control, head, request.slugs);
     const { id, candidates } = await beginRun(control, head, servers, { ...request, concurrency });
     if (candidates.some(({ atHead }) => !atHead)) observers.onRun?.(id);
 
@@ -107,7 +107,7 @@ export async function migrateTenants(
 async function requireNoneLater(
   control: Queryable,
   head: string,
-  { slugs }: RunRequest,
+  slugs: RunRequest['slugs'],
 ): Promise<void> {
   const { rows } = await control.query<{ slug: string; version: string }>(
     `select slug, schema_version as version from tenants
@@ -214,8 +214,6 @@ interface Plan {
   migrations: { name: string; sql: string[]; compatible: boolean }[];
   /** The action of the run, if it would run no migration. */
   note?: string;
-  /** True if this build cannot migrate the tenants. */
-  isUnknown?: boolean;
 }
 
 /** The plan of a run. */
@@ -234,6 +232,7 @@ export interface PlannedRun {
 /**
  * Plans a run by the recorded versions of the tenants. Opens no tenant database and changes
  * nothing.
+ * @throws {LaterBuildError} as the run would, when a later build has migrated one of them
  */
 export async function planRun(
   installation: Installation,
@@ -241,6 +240,7 @@ export async function planRun(
 ): Promise<PlannedRun> {
   const em = (await installation.control()).em.fork();
   const head = await tenantHead();
+  await requireNoneLater(installation.statements, head, slugs);
   const steps = await readSchemaSteps();
   const where = {
     status: { $ne: 'provisioning' as const },
@@ -276,9 +276,7 @@ export async function planRun(
     }
 
     const at = steps.findIndex(({ name }) => name === version);
-    if (at < 0) {
-      return { ...plan, note: 'fails: this build does not know this version', isUnknown: true };
-    }
+    if (at < 0) throw new LaterBuildError(plan.tenants[0] ?? '', version);
 
     const migrations = steps
       .slice(at + 1)

@@ -75,13 +75,8 @@ bin/backoffice status shows what failed, and why.`,
     const blockedBy = await processesBlockingRun(installation, request);
     const plan = { ...(await planRun(installation, request)), blockedBy };
     const { hasFailed, lines } = planBlocking(blockedBy, blockingText, values.despiteRunning);
-    const isUnknown = plan.plans.some(each => each.isUnknown);
 
-    return {
-      document: plan,
-      text: () => plansText(plan, lines),
-      hasFailed: hasFailed || isUnknown,
-    };
+    return { document: plan, text: () => plansText(plan, lines), hasFailed };
   },
   async run(values, context) {
     const { installation, output, progress } = context;
@@ -185,11 +180,7 @@ function plansText(
     '',
   ]);
 
-  const isUnknown = plans.some(each => each.isUnknown);
   const foreseen = [
-    ...(isUnknown
-      ? ['Refused: a newer build has migrated tenants of this plan. Use that build']
-      : []),
     ...(canaries.length > 0
       ? [`First: ${canaries.join(', ')}. The others follow if none of these fails`]
       : []),

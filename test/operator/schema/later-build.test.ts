@@ -67,6 +67,9 @@ describe('commands of a build, after a later one has migrated', () => {
   for (const words of [
     'migrate acme',
     'migrate --all',
+    'migrate acme --dry-run',
+    'migrate --all --dry-run',
+    'migrate --retry-failed --dry-run',
     'move acme --to second',
     'clone acme copy',
     'clone acme copy --dry-run',
