@@ -1,5 +1,6 @@
 import { migrationNames } from '../lib/postgres/migration-names.ts';
 import type { Queryable } from '../lib/postgres/shared-connection.ts';
+import { LaterBuildError } from './later-build.ts';
 
 /** Returns the last control migration of this build. */
 export async function controlHead(): Promise<string> {
@@ -16,6 +17,12 @@ export async function controlVersion(control: Queryable): Promise<string | undef
   );
   const [row] = rows;
   return row?.name ?? undefined;
+}
+
+/** @throws {LaterBuildError} when a later build has migrated the control database */
+export async function requireNoLaterControl(control: Queryable): Promise<void> {
+  const [version, head] = await Promise.all([controlVersion(control), controlHead()]);
+  if (version && version > head) throw new LaterBuildError('The control database', version);
 }
 
 /** Returns true if the control database has a table of migrations. */

@@ -1,5 +1,6 @@
 import { OperatorError } from '../lib/log/operator-error.ts';
 import { migrationNames } from '../lib/postgres/migration-names.ts';
+import type { Queryable } from '../lib/postgres/shared-connection.ts';
 import type { Tenant } from './control-entities.ts';
 import { LaterBuildError } from './later-build.ts';
 
@@ -33,4 +34,22 @@ export async function requireNoLaterBuild({ slug, schemaVersion }: VersionedTena
   if (schemaVersion && schemaVersion > (await tenantHead())) {
     throw new LaterBuildError(slug, schemaVersion);
   }
+}
+
+/**
+ * Requires that a command, and its plan, work on no tenant that a later build has migrated.
+ * @param slugs of the tenants; undefined: all
+ * @throws {LaterBuildError} that names the first such tenant
+ */
+export async function requireNoneLater(
+  control: Queryable,
+  slugs: readonly string[] | undefined,
+): Promise<void> {
+  const { rows } = await control.query<{ slug: string; version: string }>(
+    `select slug, schema_version as version from tenants
+      where schema_version > $1 and ($2::text[] is null or slug = any ($2)) order by slug limit 1`,
+    [await tenantHead(), slugs],
+  );
+  const [later] = rows;
+  if (later) throw new LaterBuildError(later.slug, later.version);
 }

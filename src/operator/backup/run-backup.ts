@@ -1,5 +1,7 @@
 import type { Readable } from 'node:stream';
+import { requireNoLaterControl } from '../../control/control-version.ts';
 import type { Installation } from '../../control/installation.ts';
+import { requireNoneLater } from '../../control/tenant-head.ts';
 import type { Retention } from '../../lib/config/config-values.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
@@ -148,6 +150,8 @@ export interface BackupReport {
  * A run of all tenants does nothing beside another one: a timer begins the next one soon. A run
  * of named tenants waits for it.
  * @returns undefined when another run is in progress, and no tenants are named
+ * @throws {LaterBuildError} when a later build has migrated the control database, which each run
+ *   archives, or a tenant of the run
  * @throws {OperatorError} when another run takes too long, the target cannot be used or another
  *   control database writes there, or a tenant does not exist
  */
@@ -161,6 +165,7 @@ export async function runBackup(
   const startedAt = performance.now();
 
   const work = async (control: Queryable): Promise<BackupReport> => {
+    await requireOwnSchemas(control, request);
     const claim = await claimTarget(control, target, id =>
       findRemovable(control, target, id, request.keep),
     );
@@ -213,6 +218,15 @@ export async function runBackup(
   }
   const { signal } = observers;
   return waitWithBackupLock(controlUrl, 'archives', work, { maxWaitMs, signal });
+}
+
+/** @throws {LaterBuildError} when this build cannot archive all that a run archives */
+async function requireOwnSchemas(
+  control: Queryable,
+  { slugs }: Pick<BackupRequest, 'slugs'>,
+): Promise<void> {
+  await requireNoneLater(control, slugs);
+  await requireNoLaterControl(control);
 }
 
 interface RunContext {
@@ -495,6 +509,7 @@ export async function planBackup(
   { slugs, recipients }: Pick<BackupRequest, 'slugs' | 'recipients'>,
 ): Promise<PlannedBackup[]> {
   return withConnection(installation.controlUrl, async control => {
+    await requireOwnSchemas(control, { slugs });
     const list = await readArchiveList(control, target, await requireWriter(control, target));
     for (const { row } of list.missing()) {
       list.remove(row);

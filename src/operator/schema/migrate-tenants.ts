@@ -3,7 +3,7 @@ import { Server, Tenant } from '../../control/control-entities.ts';
 import type { ControlStatements, Installation } from '../../control/installation.ts';
 import { LaterBuildError } from '../../control/later-build.ts';
 import { type RunState, SchemaFingerprint } from '../../control/migration-run.ts';
-import { tenantHead } from '../../control/tenant-head.ts';
+import { requireNoneLater, tenantHead } from '../../control/tenant-head.ts';
 import { operatorPool, withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
@@ -65,7 +65,7 @@ export async function migrateTenants(
   const controlPool = operatorPool(controlUrl, concurrency);
 
   const work = async (control: Queryable): Promise<RunReport> => {
-    await requireNoneLater(control, head, request.slugs);
+    await requireNoneLater(control, request.slugs);
     const { id, candidates } = await beginRun(control, head, servers, { ...request, concurrency });
     if (candidates.some(({ atHead }) => !atHead)) observers.onRun?.(id);
 
@@ -97,25 +97,6 @@ export async function migrateTenants(
   };
 
   return withConnection(controlUrl, work, { pipeline: true }).finally(() => controlPool.end());
-}
-
-/**
- * Requires that the tenants of a run are not at the version of a later build, before anything is
- * recorded of the run.
- * @throws {LaterBuildError} that names the first such tenant
- */
-async function requireNoneLater(
-  control: Queryable,
-  head: string,
-  slugs: RunRequest['slugs'],
-): Promise<void> {
-  const { rows } = await control.query<{ slug: string; version: string }>(
-    `select slug, schema_version as version from tenants
-      where schema_version > $1 and ($2::text[] is null or slug = any ($2)) order by slug limit 1`,
-    [head, slugs],
-  );
-  const [later] = rows;
-  if (later) throw new LaterBuildError(later.slug, later.version);
 }
 
 /** Migrates the canaries, and then, unless one of them fails, the other tenants. */
@@ -240,7 +221,7 @@ export async function planRun(
 ): Promise<PlannedRun> {
   const em = (await installation.control()).em.fork();
   const head = await tenantHead();
-  await requireNoneLater(installation.statements, head, slugs);
+  await requireNoneLater(installation.statements, slugs);
   const steps = await readSchemaSteps();
   const where = {
     status: { $ne: 'provisioning' as const },

@@ -23,8 +23,8 @@ import {
 import { becomeMember } from './tenant-sessions.ts';
 
 /**
- * Returns the step that undoes the last migration of a tenant; undefined if this build does not
- * know it.
+ * Returns the step that undoes the last migration of a tenant; undefined without a version.
+ * @throws {LaterBuildError} when this build does not know the migration
  * @throws {OperatorError} when the migration refuses to be undone, with what to do instead
  */
 export function findUndo(
@@ -32,8 +32,11 @@ export function findUndo(
   slug: string,
   version: string | null | undefined,
 ): SchemaStep | undefined {
+  if (!version) return undefined;
+
   const step = steps.find(({ name }) => name === version);
-  if (step?.refusal !== undefined) {
+  if (!step) throw new LaterBuildError(slug, version);
+  if (step.refusal !== undefined) {
     throw new OperatorError(
       `${slug} was not rolled back: ${step.refusal.replaceAll('<slug>', slug)}`,
     );
@@ -69,9 +72,8 @@ export async function rollback(
       }
       const [from, to] = [applied.at(-1), applied.at(-2)];
       const step = findUndo(steps, slug, from);
-      if (!from || !to) throw new OperatorError(`${slug} has no migration that can be undone`);
-      if (!step?.down.length) {
-        throw new LaterBuildError(slug, from);
+      if (!from || !to || !step?.down.length) {
+        throw new OperatorError(`${slug} has no migration that can be undone`);
       }
 
       const startedAt = performance.now();

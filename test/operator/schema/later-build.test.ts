@@ -60,6 +60,7 @@ describe('commands of a build, after a later one has migrated', () => {
       `select (select json_agg(t order by id) from tenants t)::text as tenants,
               (select json_agg(d order by d.tenant_id, database_name) from tenant_databases d)::text as databases,
               (select json_agg(a order by name) from archives a)::text as archives,
+              (select count(*) from backup_runs) as backups,
               (select count(*) from migration_runs) as runs,
               (select count(*) from migration_outcomes) as outcomes`,
     );
@@ -71,14 +72,22 @@ describe('commands of a build, after a later one has migrated', () => {
     'migrate --all --dry-run',
     'migrate --retry-failed --dry-run',
     'move acme --to second',
+    'move acme --to second --dry-run',
     'clone acme copy',
     'clone acme copy --dry-run',
     'clone acme copy --archive latest',
+    'clone acme copy --archive latest --dry-run',
     'restore acme --archive latest',
+    'restore acme --archive latest --dry-run',
     'packs apply acme --packs currencies',
+    'packs apply acme --packs currencies --dry-run',
     'rollback acme --yes --despite-running',
+    'rollback acme --dry-run',
     'backup drill --count 2',
     'backup run acme',
+    'backup run acme --dry-run',
+    'backup run --all',
+    'backup run --all --dry-run',
   ]) {
     it(`${words} is refused by one sentence that names the later version, and records nothing`, async () => {
       const before = await recorded();
@@ -90,6 +99,17 @@ describe('commands of a build, after a later one has migrated', () => {
       if (words !== 'backup drill --count 2') expect(await recorded()).to.deep.equal(before);
     });
   }
+
+  it('a backup of a tenant that the later build has not migrated is refused too, because each run archives the control database', async () => {
+    const before = await recorded();
+    const { code, stderr } = await servers.run(['backup', 'run', 'globex']);
+
+    expect(code).to.equal(1);
+    expect(stderr).to.include(
+      'The control database is at version 9999-notes, of a later build: use that build',
+    );
+    expect(await recorded()).to.deep.equal(before);
+  });
 
   it('a drill proves the archives of the tenants that the later build has not migrated, and finds no fault in the others', async () => {
     await servers.run(['backup', 'drill', '--count', '2']);
