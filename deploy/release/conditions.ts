@@ -1,7 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { releaseNotes } from './changelog.ts';
-import { ReleaseError, run } from './run.ts';
+import { readReleased, releasedFolder } from './released-migrations.ts';
+import { ReleaseError, run, tryRun } from './run.ts';
 
 /** What is released. */
 export interface Release {
@@ -14,7 +15,7 @@ export interface Release {
 }
 
 /**
- * Checks what has to hold before anything is made.
+ * Checks what has to hold before a version is frozen, or anything is made of it.
  * @param root folder of the clone
  * @throws {ReleaseError} with all sentences at once
  */
@@ -24,15 +25,33 @@ export async function checkConditions(root: string): Promise<Release> {
   const commit = run(root, 'git', 'rev-parse', 'HEAD').trim();
   const { notes, faults } = releaseNotes(changelog, version);
 
-  const sentences = [
-    ...changedFiles(root),
-    ...(await otherVersions(root, version)),
-    ...faults,
-    ...takenTag(root, version, commit),
-  ];
+  const sentences = [...changedFiles(root), ...(await otherVersions(root, version)), ...faults];
   if (sentences.length > 0) throw new ReleaseError(sentences.join('\n'));
 
   return { version, commit, notes, source: sourceOf(root) };
+}
+
+/**
+ * Finds the commit from which a version is made: the one that its file names.
+ * @param release of HEAD
+ * @throws {ReleaseError} when the version is not frozen, or HEAD has something else than it
+ */
+export async function findFrozen(root: string, release: Release): Promise<Release> {
+  const { version } = release;
+  const frozen = (await readReleased(root)).find(each => each.version === version);
+  if (!frozen) {
+    throw new ReleaseError(`The schema of ${version} is not frozen: npm run -s freeze.`);
+  }
+
+  const { commit } = frozen;
+  const differs = ['diff', '--quiet', commit, 'HEAD', '--', '.', `:!${releasedFolder}`];
+  if (tryRun(root, 'git', ...differs) === undefined) {
+    throw new ReleaseError(
+      `This commit differs from ${commit.slice(0, 12)}, whose tree is ${version}: what is released goes on as a new version.`,
+    );
+  }
+
+  return { ...release, commit };
 }
 
 async function versionOf(root: string, file: string): Promise<string> {
@@ -65,18 +84,6 @@ async function otherVersions(root: string, version: string): Promise<string[]> {
           `${file} has version ${versions[index]}, and package.json ${version}: give both the same.`,
         ],
   );
-}
-
-function takenTag(root: string, version: string, commit: string): string[] {
-  const tag = `v${version}`;
-  if (run(root, 'git', 'tag', '--list', tag) === '') return [];
-
-  const tagged = run(root, 'git', 'rev-parse', `${tag}^{commit}`).trim();
-  return tagged === commit
-    ? []
-    : [
-        `The tag ${tag} is on another commit (${tagged.slice(0, 12)}): what is released goes on as a new version.`,
-      ];
 }
 
 /** Without a login, which such an address can have. */

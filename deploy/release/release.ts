@@ -13,13 +13,13 @@ import {
   writeSbom,
 } from './artefacts.ts';
 import { checkChecksums, checkClient, checkImage, checkSource } from './checks.ts';
-import { checkConditions, type Release } from './conditions.ts';
+import { checkConditions, findFrozen, type Release } from './conditions.ts';
 import { ReleaseError, run } from './run.ts';
 import { startService } from './service.ts';
 
-// Makes what a release page carries, from the commit of this clone, and checks each file:
-// npm run release -- --into FOLDER. It publishes nothing. CONTRIBUTING.md has the steps around
-// it.
+// Makes what a release page carries, from the commit that the file of the version
+// in migrations/released names, and checks each file: npm run release -- --into FOLDER. It
+// publishes nothing. CONTRIBUTING.md has the steps around it.
 
 const root = join(import.meta.dirname, '../..');
 
@@ -101,7 +101,7 @@ function readFolder(): string {
 async function main(): Promise<void> {
   const folder = resolve(process.env.INIT_CWD ?? '.', readFolder());
   await requireNew(folder);
-  const release = await checkConditions(root);
+  const release = await findFrozen(root, await checkConditions(root));
 
   const work = await mkdtemp(join(tmpdir(), 'backoffice-release-'));
   try {

@@ -19,15 +19,28 @@ export const environment = Object.fromEntries(
  * @throws {ReleaseError} with the last lines that it printed, if it fails
  */
 export function run(folder: string, program: string, ...args: string[]): string {
-  const { status, stdout, stderr, error } = spawnSync(program, args, {
+  const { status, stdout, stderr, error } = start(folder, program, args);
+  if (status === 0) return stdout;
+
+  const lines = error ? [error.message] : `${stdout}${stderr}`.trimEnd().split('\n').slice(-20);
+  throw new ReleaseError(`${program} ${args.join(' ')} failed in ${folder}:\n${lines.join('\n')}`);
+}
+
+/**
+ * Runs a program until it ends.
+ * @returns what it prints; undefined if it fails
+ */
+export function tryRun(folder: string, program: string, ...args: string[]): string | undefined {
+  const { status, stdout } = start(folder, program, args);
+  return status === 0 ? stdout : undefined;
+}
+
+function start(folder: string, program: string, args: string[]) {
+  return spawnSync(program, args, {
     cwd: folder,
     env: environment,
     encoding: 'utf8',
     maxBuffer: 2 ** 28,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  if (status === 0) return stdout;
-
-  const lines = error ? [error.message] : `${stdout}${stderr}`.trimEnd().split('\n').slice(-20);
-  throw new ReleaseError(`${program} ${args.join(' ')} failed in ${folder}:\n${lines.join('\n')}`);
 }

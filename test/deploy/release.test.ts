@@ -6,7 +6,7 @@ import { expect } from 'chai';
 import { writeChecksums } from '../../deploy/release/artefacts.ts';
 import { releaseNotes } from '../../deploy/release/changelog.ts';
 import { checkChecksums } from '../../deploy/release/checks.ts';
-import { checkConditions } from '../../deploy/release/conditions.ts';
+import { checkConditions, findFrozen } from '../../deploy/release/conditions.ts';
 import { listedPackages, makeSbom } from '../../deploy/release/sbom.ts';
 import { root } from '../support/command-line.ts';
 
@@ -81,14 +81,13 @@ describe('a release', () => {
 
   it('a refused release names all reasons at once, each in a sentence that says what to do', async () => {
     await makeRepository();
-    git('tag', 'v1.2.0');
     await write('clients/typescript/package.json', { version: '1.1.0' });
     git('commit', '-qam', 'second');
     await write('CHANGELOG.md', changelog.replace('[Unreleased]', '[Unreleased]\n\n- Waiting.'));
 
     const sentences = await refusals();
 
-    expect(sentences).to.have.length(4);
+    expect(sentences).to.have.length(3);
     expect(sentences[0]).to.equal(
       'The tree has changes that are not committed (CHANGELOG.md): commit or remove them.',
     );
@@ -98,14 +97,35 @@ describe('a release', () => {
     expect(sentences[2]).to.equal(
       'CHANGELOG.md has changes under [Unreleased]: move them to the section of 1.2.0.',
     );
-    expect(sentences[3]).to.match(
-      /^The tag v1\.2\.0 is on another commit \([0-9a-f]{12}\): .* new version\.$/,
+  });
+
+  it('a version is made from the commit that its file names, and refused without the file, and at a commit with something else', async () => {
+    await makeRepository();
+    const commit = git('rev-parse', 'HEAD').trim();
+    const made = async (): Promise<string> =>
+      findFrozen(folder, await checkConditions(folder)).then(
+        release => release.commit,
+        (error: Error) => error.message,
+      );
+
+    expect(await made()).to.equal('The schema of 1.2.0 is not frozen: npm run -s freeze.');
+
+    await mkdir(join(folder, 'migrations/released'), { recursive: true });
+    await write('migrations/released/1.2.0.json', { version: '1.2.0', commit });
+    git('add', '.');
+    git('commit', '-qm', 'freeze');
+    expect(await made()).to.equal(commit);
+
+    await write('further.txt', 'further');
+    git('add', '.');
+    git('commit', '-qm', 'further');
+    expect(await made()).to.equal(
+      `This commit differs from ${commit.slice(0, 12)}, whose tree is 1.2.0: what is released goes on as a new version.`,
     );
   });
 
-  it('a tag on the commit itself is no reason, and the address of the repository loses its login', async () => {
+  it('the address of the repository loses its login', async () => {
     await makeRepository();
-    git('tag', '-a', 'v1.2.0', '-m', 'release');
     git('remote', 'add', 'origin', 'https://someone:secret@git.example.com/sales/back-office.git');
 
     expect((await checkConditions(folder)).source).to.equal(

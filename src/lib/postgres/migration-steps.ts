@@ -10,7 +10,7 @@ interface MigrationClass {
   readonly compatible?: boolean;
 }
 
-interface LoadedMigration {
+export interface LoadedMigration {
   name: string;
   class: MigrationClass;
   compatible: boolean;
@@ -54,6 +54,21 @@ export async function loadMigrations(folder: MigrationFolder): Promise<LoadedMig
       };
     }),
   );
+}
+
+/**
+ * Returns what one direction of a migration runs. The migration gets no driver here. So one
+ * that queries a database fails, instead of only adding SQL.
+ * @throws {Error} when its `down` refuses
+ */
+export async function migrationQueries(
+  { class: Migration }: Pick<LoadedMigration, 'class'>,
+  direction: 'up' | 'down',
+): Promise<ReturnType<Migration['getQueries']>> {
+  const migration = new Migration(undefined as never, undefined as never);
+  await migration[direction]();
+
+  return migration.getQueries();
 }
 
 /**

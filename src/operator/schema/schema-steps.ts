@@ -3,7 +3,7 @@ import type { SchemaVersion } from '../../control/schema-version.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 import { type RecordedMigrations, recordedMigrations } from '../../lib/postgres/migration-names.ts';
-import { loadMigrations } from '../../lib/postgres/migration-steps.ts';
+import { loadMigrations, migrationQueries } from '../../lib/postgres/migration-steps.ts';
 import { quoteLiteral } from '../../lib/postgres/quote.ts';
 import { endSessionsOf } from './tenant-sessions.ts';
 
@@ -29,14 +29,13 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
   const migrations = await loadMigrations('tenant');
 
   return Promise.all(
-    migrations.map(async ({ name, class: Migration, compatible, digest }) => {
-      const statements = async (direction: 'up' | 'down'): Promise<string[]> => {
-        // The migration gets no driver here. So a migration that queries a database fails,
-        // instead of only adding SQL.
-        const migration = new Migration(undefined as never, undefined as never);
-        await migration[direction]();
+    migrations.map(async migration => {
+      const { name, class: Migration, compatible, digest } = migration;
 
-        return migration.getQueries().map(query => {
+      const statements = async (direction: 'up' | 'down'): Promise<string[]> => {
+        const queries = await migrationQueries(migration, direction);
+
+        return queries.map(query => {
           if (typeof query !== 'string') {
             throw new OperatorError(`${name}: write a tenant migration in plain SQL`);
           }

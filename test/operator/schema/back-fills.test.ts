@@ -1,9 +1,8 @@
-import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { MikroORM } from '@mikro-orm/postgresql';
 import { expect } from 'chai';
+import { readReleased } from '../../../deploy/release/released-migrations.ts';
 import { audit, backfill, grant, limitSize } from '../../../migrations/tenant/sql.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
@@ -373,16 +372,11 @@ async function exampleOfBackfill(): Promise<string> {
   return code;
 }
 
-/** Returns the tenant migrations of the newest tag, at least the first schema. */
+/** Returns the tenant migrations of the newest release, at least the first schema. */
 async function namesOfRelease(): Promise<string[]> {
-  const git = async (...args: string[]): Promise<string> =>
-    (await promisify(execFile)('git', args, { cwd: root })).stdout.trim();
-  const found = await git('describe', '--tags', '--abbrev=0')
-    .then(tag => git('ls-tree', '--name-only', tag, 'migrations/tenant/'))
-    .catch(() => ''); // a source without git or tags: every migration is judged
-  const names = [...found.matchAll(/(\d{4}-[\w-]+)\.ts$/gm)].map(([, name = '']) => name);
+  const newest = (await readReleased(root)).at(-1);
 
-  return [...new Set(['0001-first-schema', ...names])];
+  return newest?.tenant.map(({ name }) => name) ?? ['0001-first-schema'];
 }
 
 async function releasedSchema(url: string, names: readonly string[]): Promise<ReleasedSchema> {
