@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { availableParallelism, cpus, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pLimit from 'p-limit';
+import { removeBuild } from '../deploy/release/former-build.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { findRunningPostgres } from '../src/lib/embedded/pid-file.ts';
 import { startEmbeddedPostgres } from '../src/lib/embedded/postgres.ts';
@@ -15,7 +16,6 @@ import {
   findCommit,
   installBuild,
   presentBuild,
-  removeCheckout,
   startBuild,
 } from './build.ts';
 import { checkPlan, prepare } from './call.ts';
@@ -78,7 +78,7 @@ export async function compareBuilds(
   const folder = await mkdtemp(join(tmpdir(), 'backoffice-bench-'));
   undo.push(() => rm(folder, { recursive: true, force: true }));
   const checkout = join(folder, 'checkout');
-  undo.push(() => removeCheckout(checkout));
+  undo.push(() => removeBuild(checkout));
   const builds = { present: await presentBuild(), against: await checkOut(commit, checkout) };
 
   progress('starting PostgreSQL and Redis');

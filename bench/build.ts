@@ -1,9 +1,10 @@
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { cp, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { checkOutBuild, git } from '../deploy/release/former-build.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import type { Credentials } from './baseline.ts';
 import { progress } from './bench-progress.ts';
@@ -13,7 +14,6 @@ import { startReady } from './targets.ts';
 const run = promisify(execFile);
 
 const present = fileURLToPath(new URL('../', import.meta.url));
-const maxOutput = 64 * 1024 * 1024; // bytes
 
 /** A build of the project in a folder, with its packages. */
 export interface Build {
@@ -71,28 +71,12 @@ export async function findCommit(revision: string): Promise<string> {
   );
 }
 
-/**
- * Checks a commit out into a folder and installs its packages. They are linked from this folder
- * if the lock file of the commit is that of this folder.
- */
+/** Checks a commit out into a folder, with its packages. */
 export async function checkOut(commit: string, folder: string): Promise<Build> {
-  progress(`checking out ${commit.slice(0, 8)}`);
-  await git('worktree', 'add', '--detach', folder, commit);
-
-  const [wanted, installed] = await Promise.all(
-    [folder, present].map(root => lockedPackages(root)),
-  );
-  if (wanted === installed) await linkPackages(folder);
-  else await installPackages(folder);
+  progress(`checking out ${commit.slice(0, 8)}, with its packages`);
+  await checkOutBuild(commit, folder);
 
   return { name: commit.slice(0, 8), folder };
-}
-
-/** Removes what `checkOut` has made, also after it has failed. */
-export async function removeCheckout(folder: string): Promise<void> {
-  await git('worktree', 'remove', '--force', '--force', folder).catch(() =>
-    git('worktree', 'prune'),
-  );
 }
 
 /**
@@ -161,42 +145,4 @@ async function command(
 /** The Node of the build comes first in its PATH. */
 function pathOf({ folder }: Build): string {
   return [join(folder, 'node_modules/.bin'), process.env.PATH].join(delimiter);
-}
-
-function lockedPackages(folder: string): Promise<string> {
-  return readFile(join(folder, 'package-lock.json'), 'utf8');
-}
-
-/**
- * Links every file of the present packages, or copies them where the folder is on another file
- * system.
- */
-async function linkPackages(folder: string): Promise<void> {
-  const [from, to] = [join(present, 'node_modules'), join(folder, 'node_modules')];
-  await run('cp', ['-al', from, to]).catch(() =>
-    cp(from, to, { recursive: true, verbatimSymlinks: true, force: true }),
-  );
-}
-
-async function installPackages(folder: string): Promise<void> {
-  progress('installing its packages');
-  try {
-    await run('npm', ['ci', '--no-audit', '--no-fund', '--prefer-offline'], {
-      cwd: folder,
-      maxBuffer: maxOutput,
-    });
-  } catch (error) {
-    throw new Error(
-      `npm ci failed in the checkout: ${(error as { stderr?: string }).stderr?.trim() ?? error}`,
-    );
-  }
-}
-
-/**
- * Runs git in this folder.
- * @returns what it prints, without the last line break
- */
-async function git(...args: string[]): Promise<string> {
-  const { stdout } = await run('git', args, { cwd: present, maxBuffer: maxOutput });
-  return stdout.trimEnd();
 }

@@ -6,8 +6,11 @@ import { expect } from 'chai';
 import { whyLeftOut } from '../deploy/engines/machine.ts';
 import { root, startProgram } from '../support/command-line.ts';
 
+/** A version that no release has. */
+const version = '99.0.0';
+
 /**
- * The release of the last commit. Its image replaces one of this machine, so it is made where
+ * A release of the last commit. Its image replaces one of this machine, so it is made where
  * everything may be changed, and left out elsewhere.
  */
 describe('drill: a release', function () {
@@ -30,13 +33,21 @@ describe('drill: a release', function () {
       encoding: 'utf8',
     });
 
-  it('from a clean clone, one command makes the source, the client, the SBOM and their checksums, and tries each of them', async () => {
-    const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+  it('from a clean clone, one command freezes the schema, and one makes the source, the client, the SBOM and their checksums, and tries each of them', async () => {
     execFileSync('git', ['clone', '-q', root, join(folder, 'clone')]);
+    for (const part of ['clone', 'clone/clients/typescript']) {
+      execFileSync('npm', ['version', version, '--no-git-tag-version'], {
+        cwd: join(folder, part),
+        stdio: 'ignore',
+      });
+    }
     const changelog = `## [${version}] - 2026-11-30\n\n- Everything.\n`;
     await writeFile(join(folder, 'clone/CHANGELOG.md'), changelog);
-    git('commit', '-qam', 'Date the changelog', '--allow-empty');
+    git('commit', '-qam', 'Name the version');
+    git('config', 'user.name', 'n');
+    git('config', 'user.email', 'n@example.com');
     execFileSync('npm', ['ci'], { cwd: join(folder, 'clone'), stdio: 'ignore' });
+    execFileSync('npm', ['run', '-s', 'freeze'], { cwd: join(folder, 'clone'), stdio: 'ignore' });
 
     const made = join(folder, 'made');
     const { code, stdout, stderr } = await startProgram(
@@ -67,7 +78,6 @@ describe('drill: a release', function () {
 
   it('the image of the release says of which version and commit it is', async function () {
     if (withoutImage) this.skip();
-    const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
 
     const labels = execFileSync(
       'docker',
@@ -77,7 +87,7 @@ describe('drill: a release', function () {
 
     expect(JSON.parse(labels)).to.include({
       'org.opencontainers.image.version': version,
-      'org.opencontainers.image.revision': git('rev-parse', 'HEAD').trim(),
+      'org.opencontainers.image.revision': git('rev-parse', `v${version}^{commit}`).trim(),
     });
   });
 });

@@ -1,241 +1,200 @@
-import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
-import { databaseUrl } from '../../src/control/server-urls.ts';
-import { runScript, type ScriptResult } from '../support/command-line.ts';
-import { checkOutNewest } from '../support/earlier-builds.ts';
-import { eventually } from '../support/eventually.ts';
-import { makeNextBuild } from '../support/next-build.ts';
-import { createServiceProcesses, type ServiceProcess } from '../support/service-processes.ts';
-import { type Served, sendSteadily, summaryOf } from '../support/steady-load.ts';
-import { postgresUrl } from '../support/test-server.ts';
-
-const [minRequestsPerSecond, maxRequestsPerSecond] = [25, 200];
-/** A machine that is slower than this without an upgrade is loaded at half of the rate. */
-const maxCalmMs = 500;
-const phaseMs = 5_000;
-const path = '/api/v1/EntityStatus';
-
-/** The files of a build. */
-interface Build {
-  readonly folder: string;
-  remove(): Promise<void>;
-}
-
-interface Login {
-  readonly guid: string;
-  readonly email: string;
-  readonly password: string;
-  accessToken: string;
-}
-
-const thisBuild: Build = {
-  folder: fileURLToPath(new URL('../..', import.meta.url)),
-  remove: async () => {},
-};
-
-/** An installation of its own, made by the commands of a build, with two tenants. */
-class Installation {
-  readonly environment: Record<string, string>;
-  readonly logins: Login[] = [];
-  readonly processes: ServiceProcess[] = [];
-  readonly #started = createServiceProcesses();
-  #serviceUrl = '';
-
-  constructor() {
-    this.environment = {
-      DATABASE_URL: databaseUrl(postgresUrl(), `upgrade_${randomBytes(5).toString('hex')}`),
-      MASTER_KEY: randomBytes(32).toString('base64'),
-      PORT: '0',
-      MANAGEMENT_PORT: '0',
-      SHUTDOWN_DELAY: '0s',
-      RATE_LIMIT_GLOBAL: '1000000/60s',
-      RATE_LIMIT_LOGIN: '1000000/15m',
-      RATE_LIMIT_ACCOUNT: '1000000/15m',
-    };
-  }
-
-  run({ folder }: Build, script: 'control' | 'tenant', ...args: string[]): Promise<ScriptResult> {
-    return runScript(join(folder, `scripts/${script}.ts`), args, this.environment);
-  }
-
-  async succeed(build: Build, script: 'control' | 'tenant', ...args: string[]): Promise<string> {
-    const { code, stdout, stderr } = await this.run(build, script, ...args);
-    expect(code, `${args.join(' ')}: ${stdout}${stderr}`).to.equal(0);
-    return stdout;
-  }
-
-  async make(build: Build): Promise<void> {
-    await this.succeed(build, 'control', 'migrate');
-    this.#serviceUrl = JSON.parse(
-      await this.succeed(build, 'control', 'service-login', '--json'),
-    ).databaseUrl;
-    for (const slug of ['acme', 'globex']) {
-      const args = ['--name', slug, '--admin-email', `admin@${slug}.test`, '--json'];
-      const { guid, admin } = JSON.parse(
-        await this.succeed(build, 'tenant', 'provision', slug, ...args),
-      );
-      this.logins.push({ guid, ...admin, accessToken: '' });
-    }
-  }
-
-  async start({ folder }: Build): Promise<ServiceProcess> {
-    const environment = { ...this.environment, DATABASE_URL: this.#serviceUrl };
-    const service = await this.#started.start(environment, join(folder, 'src/main.ts'));
-    this.processes.push(service);
-    return service;
-  }
-
-  close(): Promise<void> {
-    return this.#started.killAll();
-  }
-}
+import { compatibleReleases, makeEarlierBuild } from '../support/earlier-builds.ts';
+import { type CopiedBuild, copyBuild, makeNextBuild } from '../support/next-build.ts';
+import { UpgradedInstallation, UpgradeLoad } from '../support/upgrade-load.ts';
 
 /**
- * Stops a process as a deployment does.
- * @returns its exit code
+ * The former build is the newest release that the migrations are compatible with, from the
+ * history; before the first release, the last commit. Today's build is this one, with a further
+ * migration of each database, so that there is something to upgrade to.
  */
-async function stop({ process: child, ended }: ServiceProcess): Promise<number | null> {
-  child.kill('SIGTERM');
-  return (await ended).code;
-}
-
-async function logIn(url: string, login: Login): Promise<number | string> {
-  const response = await fetch(`${url}/api/v1/auth/login`, {
-    method: 'POST',
-    headers: { 'X-Tenant': login.guid, 'Content-Type': 'application/json' },
-    body: JSON.stringify({ email: login.email, password: login.password }),
-  });
-  const body = (await response.json()) as { accessToken?: string; code?: string };
-  login.accessToken = body.accessToken ?? login.accessToken;
-  return response.ok ? response.status : `${response.status} ${body.code}`;
-}
-
-/**
- * Sends a request of the mix: 2 % logins, 20 % creates, 28 % reads of the database and 50 %
- * reads of the cache.
- */
-async function sendOne(url: string, login: Login, number: number): Promise<number | string> {
-  if (number % 50 === 0) return logIn(url, login);
-  const headers = { Authorization: `Bearer ${login.accessToken}` };
-  const isWrite = number % 5 === 1;
-  const response = isWrite
-    ? await fetch(url + path, {
-        method: 'POST',
-        headers: { ...headers, 'Content-Type': 'application/json' },
-        body: JSON.stringify({ Title: `Status ${randomBytes(6).toString('hex')}` }),
-      })
-    : await fetch(url + path, {
-        headers: number % 4 === 2 ? { ...headers, 'Cache-Control': 'no-cache' } : headers,
-      });
-  const body = (await response.json()) as { code?: string };
-  return response.ok ? response.status : `${response.status} ${body.code}`;
-}
-
-describe('drill: upgrade under load', function () {
-  this.timeout(300_000);
+describe('drill: an upgrade, a return, and both builds at once, under load', function () {
+  this.timeout(600_000);
   const cleanUps: (() => Promise<void>)[] = [];
+  let former: CopiedBuild;
+  let today: CopiedBuild;
+  let head = '';
+
+  before(async () => {
+    const release = (await compatibleReleases()).at(-1);
+    // With a migration since the last release that is not compatible, nothing of this is promised.
+    if (!release) return this.ctx.skip();
+    console.log(`      the former build is ${release.name}`);
+    former = await makeEarlierBuild(release);
+
+    const next = await makeNextBuild(compatibleMigration);
+    await writeFile(next.file('migrations/control/9999-notes.ts'), compatibleControlMigration);
+    today = next;
+    head = next.head;
+  });
+  after(async () => {
+    await today?.remove();
+    await former?.remove();
+  });
   afterEach(async () => {
     for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
   });
 
-  async function install(build: Build): Promise<Installation> {
-    const installation = new Installation();
+  /** Makes an installation by the former build. */
+  async function install(): Promise<UpgradedInstallation> {
+    const installation = await UpgradedInstallation.make(former);
     cleanUps.push(() => installation.close());
-    await installation.make(build);
     return installation;
   }
 
-  /**
-   * Upgrades in the order of the handbook, while two tenants send requests to the processes
-   * that are in service.
-   */
-  async function upgrade(old: Build, next: Build): Promise<void> {
-    const installation = await install(old);
-    const { logins } = installation;
-    const first = await installation.start(old);
-    for (const login of logins) expect(await logIn(first.url, login)).to.equal(200);
-    let inService = [first];
-    let perSecond = maxRequestsPerSecond;
-    const load = (until: Promise<unknown>): Promise<Served[]> =>
-      sendSteadily(perSecond, until, number => {
-        const { url } = inService[Math.floor(number / 2) % inService.length] as ServiceProcess;
-        return sendOne(url, logins[number % 2] as Login, Math.floor(number / 2));
-      });
-    let calm = await load(sleep(phaseMs));
-    while (Number(summaryOf(calm).p99) > maxCalmMs && perSecond > minRequestsPerSecond) {
-      perSecond /= 2;
-      calm = await load(sleep(phaseMs));
-    }
-
-    const phases = {
-      [`old build, ${perSecond} requests/s`]: calm,
-      migrations: await load(
-        (async () => {
-          await installation.succeed(next, 'control', 'migrate');
-          await installation.start(next);
-          await installation.succeed(next, 'tenant', 'migrate', '--all', '--canary', '1');
-        })(),
-      ),
-      'both builds': await load(
-        (async () => {
-          inService = [...installation.processes];
-          await sleep(phaseMs);
-          inService = installation.processes.slice(1);
-          expect(await stop(first)).to.equal(0);
-        })(),
-      ),
-      'new build': await load(sleep(phaseMs)),
-    };
-    for (const [name, served] of Object.entries(phases)) {
-      console.log(`      ${name}: ${JSON.stringify(summaryOf(served))}`);
-    }
-    const failed = Object.values(phases)
-      .flat()
-      .filter(({ status }) => typeof status === 'string');
-    expect(failed).to.deep.equal([]);
+  /** Starts two processes of a build, which clients are sent to as well from then on. */
+  async function startTwo(installation: UpgradedInstallation, build: CopiedBuild) {
+    const started = [await installation.start(build), await installation.start(build)];
+    installation.inService.push(...started);
+    return started;
   }
 
-  it('an upgrade with compatible migrations of both databases fails no request', async () => {
-    const next = await makeNextBuild(compatibleMigration);
-    await writeFile(next.file('migrations/control/9999-notes.ts'), compatibleControlMigration);
-    cleanUps.push(next.remove);
-    await upgrade(thisBuild, { folder: next.file('.'), remove: next.remove });
+  /** Replaces processes one after the other. */
+  async function replace(
+    installation: UpgradedInstallation,
+    old: Awaited<ReturnType<typeof startTwo>>,
+    build: CopiedBuild,
+  ): Promise<void> {
+    for (const service of old) {
+      installation.inService.push(await installation.start(build));
+      expect(await installation.stop(service)).to.equal(0);
+    }
+  }
+
+  it('an upgrade from the former build refuses no request but imports that are sent again, and loses no change, session, cursor, event or message', async () => {
+    const installation = await install();
+    const old = await startTwo(installation, former);
+    const load = new UpgradeLoad(installation);
+
+    await load.begin('former build');
+    await load.during('migrations', () => installation.migrate(today));
+    await load.during('replacement', () => replace(installation, old, today));
+    await load.during('new build');
+    await load.during('backups', () => installation.succeed(today, ['backup', 'run', '--all']));
+
+    await load.end();
   });
 
-  it('an upgrade to this build from the build before its last compatible migration fails no request', async function () {
-    const old = await checkOutNewest();
-    // a checkout without its history has no earlier build
-    if (old === undefined) return this.skip();
-    cleanUps.push(old.remove);
-    await upgrade(old, thisBuild);
+  it('the former build serves the databases of the later one again, after a return under load and without a migration', async () => {
+    const installation = await install();
+    await installation.migrate(today);
+    const recent = await startTwo(installation, today);
+    const load = new UpgradeLoad(installation);
+
+    await load.begin('new build');
+    await load.during('return', () => replace(installation, recent, former));
+    await load.during('former build on later databases');
+    await load.during('backups by the later build', () =>
+      installation.succeed(today, ['backup', 'run', '--all']),
+    );
+
+    await load.end();
+    expect(await installation.succeed(former, ['list'])).to.include(head);
   });
 
-  it('an upgrade with a migration that is not compatible is refused until the old process has stopped', async () => {
+  it('after a return, the former build does what neither archives, copies nor migrates, and refuses the rest in one sentence before it writes', async () => {
+    const installation = await install();
+    await installation.migrate(today);
+    await installation.start(former);
+    const recorded = (): Promise<object[]> => installation.controlSql(recordedState);
+
+    for (const words of [
+      'list',
+      'show acme',
+      'status',
+      'processes',
+      'logs',
+      'edit acme --name Acme',
+      'suspend globex --yes',
+      'resume globex',
+      'user list acme',
+      'user add acme bob@acme.test --scope All',
+      'user disable acme bob@acme.test --yes',
+      'session list acme',
+      'session revoke acme --user admin@acme.test --yes',
+      'key list acme',
+      'key rotate acme',
+    ]) {
+      await installation.succeed(former, words.split(' '));
+    }
+
+    for (const words of [
+      'backup run --all',
+      'backup run acme',
+      'backup drill --count 2',
+      'move acme --to second',
+      'clone acme copy',
+      'clone acme copy --archive latest',
+      'restore acme --archive latest',
+      'packs apply acme --packs currencies',
+      'migrate --all',
+      'migrate --all --dry-run',
+      'rollback acme --yes --despite-running',
+    ]) {
+      const before = await recorded();
+      const { code, stdout, stderr } = await installation.run(former, words.split(' '));
+
+      expect(code, `${words}: ${stdout}${stderr}`).to.equal(1);
+      expect(stdout + stderr, words).to.include(
+        `is at version ${head}, of a later build: use that build`,
+      );
+      expect(await recorded(), words).to.deep.equal(before);
+    }
+  });
+
+  it('processes of both builds serve the same tenants at once: sessions, keys and changes of one are those of the other', async () => {
+    const installation = await install();
+    await startTwo(installation, former);
+    await installation.migrate(today);
+    await startTwo(installation, today);
+    const load = new UpgradeLoad(installation);
+
+    await load.begin('both builds');
+    await load.during('a signing key by the former build', () =>
+      installation.succeed(former, ['key', 'rotate', 'acme']),
+    );
+    await load.during('a signing key by the later build', () =>
+      installation.succeed(today, ['key', 'rotate', 'globex']),
+    );
+    await load.during('both builds');
+
+    await load.end();
+  });
+
+  it('an upgrade with a migration that is not compatible is refused until the old processes have stopped', async () => {
     const next = await makeNextBuild();
     cleanUps.push(next.remove);
-    const build = { folder: next.file('.'), remove: next.remove };
-    const installation = await install(thisBuild);
-    const [login] = installation.logins as [Login];
-    const old = await installation.start(thisBuild);
-    await eventually(async () => (await logIn(old.url, login)) === 200);
+    const present = await copyBuild('src', 'migrations', 'scripts');
+    cleanUps.push(present.remove);
+    const installation = await UpgradedInstallation.make(present);
+    cleanUps.push(() => installation.close());
+    const old = await installation.start(present);
+    await installation.succeed(present, ['processes']);
 
-    const refused = await installation.run(build, 'tenant', 'migrate', '--all', '--json');
+    const refused = await installation.run(next, ['migrate', '--all', '--json']);
     expect(refused.code, refused.stderr).to.equal(1);
     expect(JSON.parse(refused.stderr).error.blockedBy[0].pid).to.equal(old.process.pid);
-    expect(await sendOne(old.url, login, 1)).to.equal(201);
-    expect(await stop(old)).to.equal(0);
+    expect(await installation.stop(old)).to.equal(0);
 
     const stoppedAt = performance.now();
-    await installation.succeed(build, 'tenant', 'migrate', '--all');
-    const recent = await installation.start(build);
-    expect(await sendOne(recent.url, login, 1)).to.equal(201);
+    await installation.succeed(next, ['migrate', '--all']);
+    installation.inService.push(await installation.start(next));
     console.log(`      out of service for ${Math.round(performance.now() - stoppedAt)} ms`);
+    const load = new UpgradeLoad(installation);
+    await load.begin('next build');
+    await load.end();
   });
 });
+
+/** What commands record in the control database. */
+const recordedState = `
+  select (select json_agg(t order by id) from tenants t)::text as tenants,
+         (select json_agg(d order by d.tenant_id, database_name) from tenant_databases d)::text as databases,
+         (select json_agg(a order by name) from archives a)::text as archives,
+         (select count(*) from backup_runs) as backups,
+         (select count(*) from migration_runs) as runs,
+         (select count(*) from migration_outcomes) as outcomes`;
 
 /** Changes a table that requests use, and takes long enough to meet many of them. */
 const compatibleMigration = `

@@ -84,8 +84,11 @@ describe('released migrations', function () {
   const freeze = () => attempt('deploy/release/freeze.ts');
 
   /** Runs a script of the copy, and returns what it prints. */
-  const attempt = (script: string) =>
-    run(process.execPath, [build.file(script)], { cwd: build.file('.'), env: identity() }).then(
+  const attempt = (script: string, ...args: string[]) =>
+    run(process.execPath, [build.file(script), ...args], {
+      cwd: build.file('.'),
+      env: identity(),
+    }).then(
       ({ stdout }) => ({ code: 0, stdout, stderr: '' }),
       ({ code, stdout, stderr }) => ({ code, stdout, stderr }),
     );
@@ -303,6 +306,32 @@ describe('released migrations', function () {
       '0.2.1.json',
     ]);
     expect(await check()).to.equal('');
+  });
+
+  it('the build of a released version is made from the history, with its packages, and runs', async () => {
+    await frozen();
+    await writeFile(build.file('migrations/tenant/0003-sizes.ts'), brands);
+    await commit();
+    const former = join(scratch, 'former');
+    const make = (...args: string[]) => attempt('deploy/release/make-former-build.ts', ...args);
+
+    const made = await make('0.2.0', former);
+    expect(made.code, made.stderr).to.equal(0);
+    expect(made.stdout).to.include(`${former} has the build of 0.2.0 (`);
+    const { stdout } = await run(process.execPath, [
+      join(former, 'scripts/tenant.ts'),
+      '--version',
+    ]);
+    expect(stdout).to.include('0.2.0').and.to.include('0002-brands');
+
+    const unknown = await make('0.3.0', join(scratch, 'unknown'));
+    expect(unknown.code).to.equal(1);
+    expect(unknown.stderr).to.equal(
+      '0.3.0 is no released version. migrations/released has: 0.2.0\n',
+    );
+    expect((await make()).stderr).to.match(
+      /^Name a version and a new folder: npm run -s former-build/,
+    );
   });
 
   const namesIn = async (folder: string): Promise<string[]> =>
