@@ -5,7 +5,7 @@ describe('packages that a start loads', () => {
   it('a start without REDIS_URL and SMTP_URL loads neither ioredis nor nodemailer', async () => {
     const program = `
       const { createRequire } = await import('node:module');
-      const { createRateLimitStore } = await import('./src/lib/http/rate-limit/rate-limit-store.ts');
+      const { createRateLimitStore } = await import('./src/lib/http/steps/rate-limit/rate-limit-store.ts');
       const { openMailTransport } = await import('./src/accounts/mails/mail-transport.ts');
       await import('./src/service/server.ts');
       await createRateLimitStore({ redisUrl: undefined });

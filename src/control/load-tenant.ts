@@ -1,7 +1,7 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import type { Logger } from 'pino';
-import { problem } from '../lib/errors.ts';
 import { describeError } from '../lib/log/describe-error.ts';
+import { problem } from '../lib/problems.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 import type { TenantRecord } from './records.ts';
 import { owners, type SecretBox, signingKeyBytes } from './secret-box.ts';

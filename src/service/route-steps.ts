@@ -1,12 +1,8 @@
 import type { z } from 'zod';
 import { enforceScope } from '../accounts/auth/enforce-scope.ts';
-import { Problem, problem } from '../lib/errors.ts';
-import { EventStream, sendEventStream } from '../lib/http/event-stream.ts';
-import { readIdempotencyKey } from '../lib/http/idempotency-key.ts';
-import { extendDuration } from '../lib/http/limit-duration.ts';
-import { ListExport, prefersCsv } from '../lib/http/list-parameters/list-export.ts';
-import { contentRange, Page } from '../lib/http/list-parameters/list-page.ts';
-import { readBody } from '../lib/http/read-body.ts';
+import { readIdempotencyKey } from '../lib/http/request/idempotency-key.ts';
+import { ListExport, prefersCsv } from '../lib/http/request/list-parameters/list-export.ts';
+import { readBody } from '../lib/http/request/read-body.ts';
 import {
   InvalidFields,
   inexactErrors,
@@ -14,18 +10,26 @@ import {
   readFields,
   readPatch,
   unknownNames,
-} from '../lib/http/read-fields.ts';
-import { hasFilters, type QueryInput, readParameters } from '../lib/http/read-parameters.ts';
-import { readUpload } from '../lib/http/read-upload.ts';
-import { preconditionOf, Representation } from '../lib/http/representation.ts';
-import { type ResponseFilter, responseFilter } from '../lib/http/response-filter.ts';
+} from '../lib/http/request/read-fields.ts';
+import {
+  hasFilters,
+  type QueryInput,
+  readParameters,
+} from '../lib/http/request/read-parameters.ts';
+import { readUpload } from '../lib/http/request/read-upload.ts';
+import { similarPath } from '../lib/http/request/similar-path.ts';
+import { EventStream, sendEventStream } from '../lib/http/response/event-stream.ts';
+import { contentRange, Page } from '../lib/http/response/list-page.ts';
+import { preconditionOf, Representation } from '../lib/http/response/representation.ts';
+import { type ResponseFilter, responseFilter } from '../lib/http/response/response-filter.ts';
+import { sendExport } from '../lib/http/response/send-export.ts';
+import { pieceSender } from '../lib/http/response/send-piece.ts';
+import { sendResponse } from '../lib/http/response/send-response.ts';
+import type { UnsentResponses } from '../lib/http/response/unsent-responses.ts';
 import type { ReadUpload } from '../lib/http/route.ts';
-import type { Routers } from '../lib/http/routers.ts';
-import { sendExport } from '../lib/http/send-export.ts';
-import { pieceSender } from '../lib/http/send-piece.ts';
-import { sendResponse } from '../lib/http/send-response.ts';
-import { similarPath } from '../lib/http/similar-path.ts';
-import type { UnsentResponses } from '../lib/http/unsent-responses.ts';
+import type { Routers } from '../lib/http/server/routers.ts';
+import { extendDuration } from '../lib/http/steps/limit-duration.ts';
+import { Problem, problem } from '../lib/problems.ts';
 import type { HttpContext, HttpMiddleware } from '../lib/request-state.ts';
 import type { Caller } from '../tenancy/caller.ts';
 import {

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createApiServer } from '../lib/http/api-server.ts';
-import { sendingMs } from '../lib/http/limit-duration.ts';
-import { createManagementServer, type UnreadyReason } from '../lib/http/management.ts';
-import { refuseUnparsed } from '../lib/http/refuse-unparsed.ts';
-import { requestListener } from '../lib/http/request-listener.ts';
-import { listen, managementNames, portOf } from '../lib/http/server-ports.ts';
+import { createApiServer } from '../lib/http/server/api-server.ts';
+import { createManagementServer, type UnreadyReason } from '../lib/http/server/management.ts';
+import { refuseUnparsed } from '../lib/http/server/refuse-unparsed.ts';
+import { requestListener } from '../lib/http/server/request-listener.ts';
+import { listen, managementNames, portOf } from '../lib/http/server/server-ports.ts';
+import { sendingMs } from '../lib/http/steps/limit-duration.ts';
 import { requestDeadlineMs } from '../lib/runtime/deadline.ts';
 import { atMost } from '../lib/runtime/within.ts';
 import { createApp } from './app.ts';

@@ -1,8 +1,8 @@
 import type { z } from 'zod';
 import type { Permission } from '../control/permissions.ts';
-import { type Problem, problem } from '../lib/errors.ts';
+import type { Sent } from '../lib/http/response/sent.ts';
 import { bodyLimits, type Route, type RouteInput } from '../lib/http/route.ts';
-import type { Sent } from '../lib/http/sent.ts';
+import { type Problem, problem } from '../lib/problems.ts';
 import type { RequestContext } from './request-context.ts';
 
 /**

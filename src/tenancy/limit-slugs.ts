@@ -1,11 +1,11 @@
 import type { TenantRecord } from '../control/records.ts';
-import { problem } from '../lib/errors.ts';
-import { countedNetworks } from '../lib/http/client-address.ts';
-import { ratePolicy, setRateHeaders } from '../lib/http/rate-limit/rate-headers.ts';
-import type { RateLimitStore } from '../lib/http/rate-limit/rate-limit-store.ts';
-import { hashKey, rejectionDelayMs } from '../lib/http/rate-limit/rate-limits.ts';
-import { createDelay } from '../lib/http/rate-limit/rejection-delay.ts';
-import type { Rate } from '../lib/http/rate-limit/sliding-window.ts';
+import { countedNetworks } from '../lib/http/request/client-address.ts';
+import { ratePolicy, setRateHeaders } from '../lib/http/steps/rate-limit/rate-headers.ts';
+import type { RateLimitStore } from '../lib/http/steps/rate-limit/rate-limit-store.ts';
+import { hashKey, rejectionDelayMs } from '../lib/http/steps/rate-limit/rate-limits.ts';
+import { createDelay } from '../lib/http/steps/rate-limit/rejection-delay.ts';
+import type { Rate } from '../lib/http/steps/rate-limit/sliding-window.ts';
+import { problem } from '../lib/problems.ts';
 import type { HttpContext } from '../lib/request-state.ts';
 import { KeyedQueue } from '../lib/runtime/keyed-queue.ts';
 

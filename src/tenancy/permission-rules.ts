@@ -1,4 +1,4 @@
-import { problem } from '../lib/errors.ts';
+import { problem } from '../lib/problems.ts';
 
 /**
  * Requires that the caller has each permission that a role grants. Called before a change of

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import { type Problem, problem } from '../lib/errors.ts';
 import { sqlState } from '../lib/postgres/database-error.ts';
 import { nothing, type RowValues, type Statement } from '../lib/postgres/statement.ts';
+import { type Problem, problem } from '../lib/problems.ts';
 
 /**
  * Maximum wait for an earlier request with the same key that is still running, in ms. After it,

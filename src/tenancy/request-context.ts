@@ -2,11 +2,11 @@ import type { ServerResponse } from 'node:http';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
-import { isOutcomeUnknown, problem } from '../lib/errors.ts';
-import { invalidToken } from '../lib/http/bearer-token.ts';
-import type { Representation } from '../lib/http/representation.ts';
+import { invalidToken } from '../lib/http/request/bearer-token.ts';
+import type { Representation } from '../lib/http/response/representation.ts';
 import { sqlState } from '../lib/postgres/database-error.ts';
 import type { RowValues, Statement } from '../lib/postgres/statement.ts';
+import { isOutcomeUnknown, problem } from '../lib/problems.ts';
 import {
   answerMs,
   type Deadline,

@@ -1,6 +1,6 @@
 import type { QueryControl } from '../control/database.ts';
 import { isManager } from '../control/managers.ts';
-import { problem } from '../lib/errors.ts';
+import { problem } from '../lib/problems.ts';
 import type { Caller } from './caller.ts';
 import { permissionMissing } from './define-route.ts';
 import type { RequestContext } from './request-context.ts';

@@ -2,14 +2,14 @@ import type { IncomingMessage } from 'node:http';
 import type { Directory } from '../control/directory.ts';
 import { hashOfLegacyToken, isLegacyToken } from '../control/legacy-token.ts';
 import type { LegacyTokenRecord, TenantRecord } from '../control/records.ts';
-import { problem, type UnauthorizedReason } from '../lib/errors.ts';
 import {
   bearerToken,
   invalidToken,
   type ParsedToken,
   parseToken,
-} from '../lib/http/bearer-token.ts';
-import { isUuid } from '../lib/http/uuid.ts';
+} from '../lib/http/request/bearer-token.ts';
+import { isUuid } from '../lib/http/request/uuid.ts';
+import { problem, type UnauthorizedReason } from '../lib/problems.ts';
 import type { HttpContext, HttpMiddleware } from '../lib/request-state.ts';
 import { bindTenant } from './bind-request.ts';
 import type { FindBySlug } from './limit-slugs.ts';

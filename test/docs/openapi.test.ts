@@ -2,7 +2,7 @@ import { createConfig, lintFromString } from '@redocly/openapi-core';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { expect } from 'chai';
 import type { z } from 'zod';
-import { problems } from '../../src/lib/errors.ts';
+import { problems } from '../../src/lib/problems.ts';
 import { openApiText } from '../../src/service/pages/openapi-document.ts';
 import type { Client } from '../support/client.ts';
 import { runScript } from '../support/command-line.ts';

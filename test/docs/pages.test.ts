@@ -1,6 +1,6 @@
 import { Agent, type IncomingHttpHeaders, request } from 'node:http';
 import { expect } from 'chai';
-import { problems } from '../../src/lib/errors.ts';
+import { problems } from '../../src/lib/problems.ts';
 import { documents } from '../../src/service/pages/document-page.ts';
 import { referencePath } from '../../src/service/pages/reference.ts';
 import { document, routes } from '../support/contract.ts';

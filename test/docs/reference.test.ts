@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
-import { problems } from '../../src/lib/errors.ts';
+import { problems } from '../../src/lib/problems.ts';
 import { curlSample, sampleValues } from '../../src/service/pages/code-samples.ts';
 import {
   type EndpointGroup,

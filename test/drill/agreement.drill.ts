@@ -14,7 +14,7 @@ const { options } = ts.parseJsonConfigFileContent(
 function resourceSource({ view = '', create = '', update = '' }): string {
   return `
     import { z } from 'zod';
-    import { int32, moment, timestamp } from '../../src/lib/http/fields.ts';
+    import { int32, moment, timestamp } from '../../src/lib/http/request/fields.ts';
     import { Currency } from '../../src/sales/resources/currency.ts';
     import { defineResource } from '../../src/sales/resources/rest/define-resource.ts';
 

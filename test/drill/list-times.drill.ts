@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import type { ListContract } from '../../src/lib/http/list-parameters/list-contract.ts';
+import type { ListContract } from '../../src/lib/http/request/list-parameters/list-contract.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
 import { documentedRoutes } from '../../src/service/routes.ts';
 import { largeTenantSql } from '../support/large-tenant.ts';

@@ -1,7 +1,7 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
-import { outcomeUnknownDetail } from '../../src/lib/errors.ts';
-import { exposedHeaders } from '../../src/lib/http/cors.ts';
+import { exposedHeaders } from '../../src/lib/http/steps/cors.ts';
+import { outcomeUnknownDetail } from '../../src/lib/problems.ts';
 import { openApiDocument } from '../../src/service/pages/openapi-document.ts';
 import { documentedRoutes } from '../../src/service/routes.ts';
 

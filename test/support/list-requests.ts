@@ -1,8 +1,8 @@
 import {
   type ListContract,
   operatorsOf,
-} from '../../src/lib/http/list-parameters/list-contract.ts';
-import type { ListField } from '../../src/lib/http/list-parameters/list-field.ts';
+} from '../../src/lib/http/request/list-parameters/list-contract.ts';
+import type { ListField } from '../../src/lib/http/request/list-parameters/list-field.ts';
 
 type Listed = Readonly<Record<string, unknown>>;
 

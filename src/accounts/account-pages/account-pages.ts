@@ -1,10 +1,10 @@
 import type { TenantRecord } from '../../control/records.ts';
-import { type Problem, problem } from '../../lib/errors.ts';
 import { type Html, html } from '../../lib/html/html.ts';
-import { clientNetwork } from '../../lib/http/client-address.ts';
-import { readEmail } from '../../lib/http/email.ts';
-import { readForm } from '../../lib/http/read-form.ts';
-import { isUuid } from '../../lib/http/uuid.ts';
+import { clientNetwork } from '../../lib/http/request/client-address.ts';
+import { readEmail } from '../../lib/http/request/email.ts';
+import { readForm } from '../../lib/http/request/read-form.ts';
+import { isUuid } from '../../lib/http/request/uuid.ts';
+import { type Problem, problem } from '../../lib/problems.ts';
 import type { HttpContext, HttpMiddleware } from '../../lib/request-state.ts';
 import { bindTenant } from '../../tenancy/bind-request.ts';
 import type { ContextServices } from '../../tenancy/request-context.ts';

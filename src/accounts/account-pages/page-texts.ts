@@ -1,5 +1,5 @@
-import type { Problem } from '../../lib/errors.ts';
 import { type Html, html } from '../../lib/html/html.ts';
+import type { Problem } from '../../lib/problems.ts';
 import { passwordError } from '../auth/new-password.ts';
 import type { AccountAction } from '../mails/account-link.ts';
 import type { SentLink } from '../mails/use-link.ts';

@@ -2,9 +2,9 @@ import { type KeyObject, randomUUID } from 'node:crypto';
 import jwt from 'jsonwebtoken';
 import type { TenantRecord } from '../../control/records.ts';
 import { accessTokenLifetimeSeconds, clockSkewSeconds } from '../../control/token-lifetime.ts';
-import { problem } from '../../lib/errors.ts';
-import { invalidToken, isObject, type ParsedToken } from '../../lib/http/bearer-token.ts';
-import { isUuid } from '../../lib/http/uuid.ts';
+import { invalidToken, isObject, type ParsedToken } from '../../lib/http/request/bearer-token.ts';
+import { isUuid } from '../../lib/http/request/uuid.ts';
+import { problem } from '../../lib/problems.ts';
 
 /** The claims of an access token whose signature was verified. */
 export interface AccessClaims {

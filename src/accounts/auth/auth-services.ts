@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import type { ControlDatabase } from '../../control/database.ts';
 import type { Directory } from '../../control/directory.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
-import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
+import type { Rate } from '../../lib/http/steps/rate-limit/sliding-window.ts';
 import type { MailDispatcher } from '../mails/mail-dispatcher.ts';
 import type { TokenSettings } from './access-token.ts';
 import type { PeopleLimits } from './limit-people.ts';

@@ -8,8 +8,8 @@ import type {
   TenantRecord,
   UserRecord,
 } from '../../control/records.ts';
-import { type Problem, problem } from '../../lib/errors.ts';
-import { invalidToken } from '../../lib/http/bearer-token.ts';
+import { invalidToken } from '../../lib/http/request/bearer-token.ts';
+import { type Problem, problem } from '../../lib/problems.ts';
 import type { HttpContext, HttpMiddleware } from '../../lib/request-state.ts';
 import { bindCaller, bindTenant } from '../../tenancy/bind-request.ts';
 import { type Caller, findActiveUser, permitsLegacyTokens } from '../../tenancy/caller.ts';

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { LegacyToken } from '../../control/control-entities.ts';
 import { createLegacyToken } from '../../control/legacy-token.ts';
-import { timestamp } from '../../lib/http/fields.ts';
+import { timestamp } from '../../lib/http/request/fields.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
 import { basicAuthRequired } from './authenticate.ts';

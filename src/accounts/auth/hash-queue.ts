@@ -1,5 +1,5 @@
-import { problem } from '../../lib/errors.ts';
-import { clientNetwork } from '../../lib/http/client-address.ts';
+import { clientNetwork } from '../../lib/http/request/client-address.ts';
+import { problem } from '../../lib/problems.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 

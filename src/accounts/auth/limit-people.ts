@@ -1,6 +1,6 @@
-import { type RateLimitStore, waitMsOf } from '../../lib/http/rate-limit/rate-limit-store.ts';
-import { hashKey } from '../../lib/http/rate-limit/rate-limits.ts';
-import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
+import { type RateLimitStore, waitMsOf } from '../../lib/http/steps/rate-limit/rate-limit-store.ts';
+import { hashKey } from '../../lib/http/steps/rate-limit/rate-limits.ts';
+import type { Rate } from '../../lib/http/steps/rate-limit/sliding-window.ts';
 
 /** An administrator who changes users or roles. */
 interface Administrator {

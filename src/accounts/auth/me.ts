@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { scopes } from '../../control/scopes.ts';
-import { describeFields } from '../../lib/http/fields.ts';
+import { describeFields } from '../../lib/http/request/fields.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { entityType, entityTypeDescription } from './issue-tokens.ts';
 

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { Session } from '../../control/control-entities.ts';
 import { type ControlDatabase, transactControl } from '../../control/database.ts';
-import { describeFields, timestamp } from '../../lib/http/fields.ts';
-import { isUuid } from '../../lib/http/uuid.ts';
+import { describeFields, timestamp } from '../../lib/http/request/fields.ts';
+import { isUuid } from '../../lib/http/request/uuid.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { requireMayManage } from '../../tenancy/permission-rules.ts';
 import type { AuthServices } from './auth-services.ts';

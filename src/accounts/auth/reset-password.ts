@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { type QueryControl, setActor, transactControl } from '../../control/database.ts';
-import { problem } from '../../lib/errors.ts';
-import { clientNetwork } from '../../lib/http/client-address.ts';
-import { email } from '../../lib/http/email.ts';
+import { clientNetwork } from '../../lib/http/request/client-address.ts';
+import { email } from '../../lib/http/request/email.ts';
 import { bodyLimits } from '../../lib/http/route.ts';
+import { problem } from '../../lib/problems.ts';
 import type { FieldErrors } from '../../lib/runtime/field-error.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';

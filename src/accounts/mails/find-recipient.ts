@@ -3,7 +3,7 @@ import {
   type QueryControl,
   transactControl,
 } from '../../control/database.ts';
-import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
+import type { Rate } from '../../lib/http/steps/rate-limit/sliding-window.ts';
 import { linkLifetimes } from './mail-link.ts';
 import type { LeasedMail, MailAbout, MailKind } from './mail-queue.ts';
 import { dailyRate, isCounted, removeReplacedDeliveries, withdrawnMails } from './mail-requests.ts';

@@ -4,7 +4,7 @@ import type { Directory } from '../../control/directory.ts';
 import { createLeaseLoop } from '../../control/lease-loop.ts';
 import type { TenantRecord } from '../../control/records.ts';
 import type { Config } from '../../lib/config/config.ts';
-import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
+import type { Rate } from '../../lib/http/steps/rate-limit/sliding-window.ts';
 import { describeError } from '../../lib/log/describe-error.ts';
 import { atMost } from '../../lib/runtime/within.ts';
 import { type ComposeServices, composeMail } from './compose-mail.ts';

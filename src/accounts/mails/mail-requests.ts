@@ -1,5 +1,5 @@
 import { type ControlDatabase, type QueryControl, queryControl } from '../../control/database.ts';
-import type { Rate } from '../../lib/http/rate-limit/sliding-window.ts';
+import type { Rate } from '../../lib/http/steps/rate-limit/sliding-window.ts';
 import { linkLifetimes, newLink } from './mail-link.ts';
 import { removeOldDeliveries } from './remove-old-deliveries.ts';
 

@@ -7,9 +7,9 @@ import {
 } from '../../control/database.ts';
 import { tryLockPeople } from '../../control/people-lock.ts';
 import { runInQueue } from '../../control/tenant-queues.ts';
-import { isOutcomeUnknown, type Problem, problem, thrownErrors } from '../../lib/errors.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 import { nothing, type RowValues, type Statement } from '../../lib/postgres/statement.ts';
+import { isOutcomeUnknown, type Problem, problem, thrownErrors } from '../../lib/problems.ts';
 import type { FieldError, FieldErrors } from '../../lib/runtime/field-error.ts';
 import type { TenantTransaction } from '../../tenancy/connections/tenant-transaction.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';

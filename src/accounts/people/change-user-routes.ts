@@ -1,4 +1,4 @@
-import { email } from '../../lib/http/email.ts';
+import { email } from '../../lib/http/request/email.ts';
 import { pathId, type RouteInput } from '../../lib/http/route.ts';
 import { nothing, type Statement } from '../../lib/postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';

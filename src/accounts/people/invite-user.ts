@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { problem } from '../../lib/errors.ts';
+import { problem } from '../../lib/problems.ts';
 import type { FieldErrors } from '../../lib/runtime/field-error.ts';
 import { requireMayManage } from '../../tenancy/permission-rules.ts';
 import { noPassword } from '../auth/passwords.ts';

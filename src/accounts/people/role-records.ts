@@ -1,7 +1,7 @@
 import type { QueryControl } from '../../control/database.ts';
 import { permissions as allPermissions, type Permission } from '../../control/permissions.ts';
-import { problem } from '../../lib/errors.ts';
-import type { Precondition } from '../../lib/http/representation.ts';
+import type { Precondition } from '../../lib/http/response/representation.ts';
+import { problem } from '../../lib/problems.ts';
 import { requireMayGrant, requireMayManage } from '../../tenancy/permission-rules.ts';
 import type { PeopleTransaction } from './change-people.ts';
 import { isBuiltIn, maxRoles, type RoleView, roleById, viewOf } from './user-statements.ts';

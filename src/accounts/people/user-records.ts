@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { scopes } from '../../control/scopes.ts';
-import { type Problem, problem } from '../../lib/errors.ts';
-import { describeFields, lengths, longId, text } from '../../lib/http/fields.ts';
-import type { Precondition } from '../../lib/http/representation.ts';
+import { describeFields, lengths, longId, text } from '../../lib/http/request/fields.ts';
+import type { Precondition } from '../../lib/http/response/representation.ts';
+import { type Problem, problem } from '../../lib/problems.ts';
 import type { FieldError, FieldErrors } from '../../lib/runtime/field-error.ts';
 import { requireMayGrant, requireMayManage } from '../../tenancy/permission-rules.ts';
 import { withdrawLinks } from '../mails/use-link.ts';

@@ -3,8 +3,8 @@ import { z } from 'zod';
 import { Role } from '../../control/control-entities.ts';
 import { initialRoles } from '../../control/permissions.ts';
 import { type Scope, scopes } from '../../control/scopes.ts';
-import { storedEmail } from '../../lib/http/email.ts';
-import { describeFields, guid, longId, timestamp } from '../../lib/http/fields.ts';
+import { storedEmail } from '../../lib/http/request/email.ts';
+import { describeFields, guid, longId, timestamp } from '../../lib/http/request/fields.ts';
 import type { Condition, RowValues, Statement } from '../../lib/postgres/statement.ts';
 import { TableStatements } from '../../lib/postgres/table-statements.ts';
 

@@ -1,11 +1,11 @@
 import type { z } from 'zod';
-import type { ProblemCode } from '../errors.ts';
+import type { ProblemCode } from '../problems.ts';
 import type { FieldErrors } from '../runtime/field-error.ts';
 import { readId } from '../runtime/id-text.ts';
-import type { ListContract } from './list-parameters/list-contract.ts';
-import type { ListQuery } from './list-parameters/list-query.ts';
-import type { UploadContract } from './read-upload.ts';
-import type { Precondition } from './representation.ts';
+import type { ListContract } from './request/list-parameters/list-contract.ts';
+import type { ListQuery } from './request/list-parameters/list-query.ts';
+import type { UploadContract } from './request/read-upload.ts';
+import type { Precondition } from './response/representation.ts';
 
 /**
  * The rate limits that a route can have: `login` counts by client and account, the others by

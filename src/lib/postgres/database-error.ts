@@ -1,4 +1,4 @@
-import { type Problem, problem } from '../errors.ts';
+import { type Problem, problem } from '../problems.ts';
 
 /** A connection could not be acquired, for a reason that did not come from PostgreSQL. */
 export class PoolError extends Error {

@@ -1,7 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { contentSecurityPolicy } from '../../lib/html/assets.ts';
 import { html } from '../../lib/html/html.ts';
-import { fixedHeaders } from '../../lib/http/security-headers.ts';
+import { fixedHeaders } from '../../lib/http/steps/security-headers.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import {
   type ConsoleContext,

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { hostname } from 'node:os';
-import { httpAddress, listen, portOf } from '../../lib/http/server-ports.ts';
+import { httpAddress, listen, portOf } from '../../lib/http/server/server-ports.ts';
 import type { Context, Topic } from '../command/operation.ts';
 import { createConsoleApp } from './console-app.ts';
 import { createLocalEntrance, createTeamEntrance } from './entrance.ts';

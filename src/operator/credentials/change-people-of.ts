@@ -4,8 +4,8 @@ import type { Installation } from '../../control/installation.ts';
 import { hasManager } from '../../control/managers.ts';
 import { lockPeople } from '../../control/people-lock.ts';
 import { permissions } from '../../control/permissions.ts';
-import { Problem, type ProblemCode } from '../../lib/errors.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
+import { Problem, type ProblemCode } from '../../lib/problems.ts';
 import { changeOrUndo } from '../command/change-or-undo.ts';
 
 interface ChangeOptions<Result> {

@@ -1,5 +1,5 @@
-import { readEmail } from '../../lib/http/email.ts';
-import { lengths, text } from '../../lib/http/fields.ts';
+import { readEmail } from '../../lib/http/request/email.ts';
+import { lengths, text } from '../../lib/http/request/fields.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 
 /**

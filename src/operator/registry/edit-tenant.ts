@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { ControlStatements, Installation } from '../../control/installation.ts';
 import { mustBeFeature, tenantFeatures } from '../../control/tenant-features.ts';
 import { pageAddress } from '../../lib/config/config-values.ts';
-import { lengths, text } from '../../lib/http/fields.ts';
+import { lengths, text } from '../../lib/http/request/fields.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { lockSpaces } from '../../lib/postgres/advisory-locks.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';

@@ -1,5 +1,5 @@
 import type { ControlStatements } from '../../control/installation.ts';
-import { isUuid } from '../../lib/http/uuid.ts';
+import { isUuid } from '../../lib/http/request/uuid.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
 import { conditionOf, where as whereAll } from '../../lib/postgres/statement.ts';
 import { pageOfList } from '../command/list-parts.ts';

@@ -1,4 +1,4 @@
-import { csvRow } from '../../lib/http/csv.ts';
+import { csvRow } from '../../lib/http/request/csv.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { snakeCase } from '../../lib/runtime/casing.ts';
 import { defineOperation } from '../command/operation.ts';

@@ -2,7 +2,6 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import type { ControlDatabase } from '../../control/database.ts';
 import { userNamesOf } from '../../control/visible-users.ts';
-import { problem } from '../../lib/errors.ts';
 import {
   describeFields,
   int32,
@@ -12,12 +11,13 @@ import {
   optionalText,
   queryId,
   timestamp,
-} from '../../lib/http/fields.ts';
-import { listContract } from '../../lib/http/list-parameters/list-contract.ts';
-import { Representation } from '../../lib/http/representation.ts';
+} from '../../lib/http/request/fields.ts';
+import { listContract } from '../../lib/http/request/list-parameters/list-contract.ts';
+import { Representation } from '../../lib/http/response/representation.ts';
 import { pathId } from '../../lib/http/route.ts';
 import type { Condition } from '../../lib/postgres/statement.ts';
 import { TableStatements } from '../../lib/postgres/table-statements.ts';
+import { problem } from '../../lib/problems.ts';
 import { toRow } from '../../lib/runtime/casing.ts';
 import type { Caller } from '../../tenancy/caller.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';

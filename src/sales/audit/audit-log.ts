@@ -4,7 +4,6 @@ import type { ControlDatabase } from '../../control/database.ts';
 import type { Permission } from '../../control/permissions.ts';
 import { controlReads } from '../../control/tenant-queues.ts';
 import { userNamesOf } from '../../control/visible-users.ts';
-import { fieldProblem, problem } from '../../lib/errors.ts';
 import {
   commaList,
   describeFields,
@@ -14,15 +13,16 @@ import {
   queryId,
   text,
   timestamp,
-} from '../../lib/http/fields.ts';
-import { listContract } from '../../lib/http/list-parameters/list-contract.ts';
-import type { ListQuery } from '../../lib/http/list-parameters/list-query.ts';
-import { Representation } from '../../lib/http/representation.ts';
+} from '../../lib/http/request/fields.ts';
+import { listContract } from '../../lib/http/request/list-parameters/list-contract.ts';
+import type { ListQuery } from '../../lib/http/request/list-parameters/list-query.ts';
+import { Representation } from '../../lib/http/response/representation.ts';
 import { pathId } from '../../lib/http/route.ts';
 import { toIso } from '../../lib/postgres/column-types.ts';
 import type { JsonFormat } from '../../lib/postgres/json-columns.ts';
 import type { Condition } from '../../lib/postgres/statement.ts';
 import { TableStatements } from '../../lib/postgres/table-statements.ts';
+import { fieldProblem, problem } from '../../lib/problems.ts';
 import { pascalCase } from '../../lib/runtime/casing.ts';
 import type { Caller } from '../../tenancy/caller.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../../tenancy/define-route.ts';

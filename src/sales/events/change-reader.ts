@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { problem } from '../../lib/errors.ts';
 import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
+import { problem } from '../../lib/problems.ts';
 import { type Change, changeOf, seenChange } from './change.ts';
 import { type Cursor, compareCursors, firstCursor, unproved } from './change-cursor.ts';
 import type { ChangeFilter } from './change-sources.ts';

@@ -1,9 +1,9 @@
 import { z } from 'zod';
-import { fieldProblem } from '../../lib/errors.ts';
-import { EventStream } from '../../lib/http/event-stream.ts';
-import { commaList, limit } from '../../lib/http/fields.ts';
-import { Page } from '../../lib/http/list-parameters/list-page.ts';
-import { Representation } from '../../lib/http/representation.ts';
+import { commaList, limit } from '../../lib/http/request/fields.ts';
+import { EventStream } from '../../lib/http/response/event-stream.ts';
+import { Page } from '../../lib/http/response/list-page.ts';
+import { Representation } from '../../lib/http/response/representation.ts';
+import { fieldProblem } from '../../lib/problems.ts';
 import { invalid } from '../../lib/runtime/field-error.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { resourceList } from '../resources/resource-names.ts';

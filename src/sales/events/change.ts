@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { describeFields, guid, timestamp } from '../../lib/http/fields.ts';
-import { Representation, versionTag } from '../../lib/http/representation.ts';
+import { describeFields, guid, timestamp } from '../../lib/http/request/fields.ts';
+import { Representation, versionTag } from '../../lib/http/response/representation.ts';
 import { snakeCase } from '../../lib/runtime/casing.ts';
 import { changeActions, toTimestamp } from '../audit/audit-log.ts';
 import { idsShownTo, isForEntity } from '../resources/rest/named-entities.ts';

@@ -1,4 +1,4 @@
-import { problem } from '../../lib/errors.ts';
+import { problem } from '../../lib/problems.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { type Columns, idFields, readColumns } from './import-columns.ts';
 import { fileError, type ImportError, type ImportOrder } from './import-report.ts';

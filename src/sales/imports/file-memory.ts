@@ -1,4 +1,4 @@
-import { problem } from '../../lib/errors.ts';
+import { problem } from '../../lib/problems.ts';
 
 const kibibyte = 1024;
 const mebibyte = 1024 * kibibyte;

@@ -1,9 +1,9 @@
 import { setImmediate } from 'node:timers/promises';
 import type { z } from 'zod';
-import { readText } from '../../lib/http/csv.ts';
-import { fieldNameOf } from '../../lib/http/field-error-of.ts';
-import { normalText } from '../../lib/http/fields.ts';
-import { InvalidFields, readFields } from '../../lib/http/read-fields.ts';
+import { readText } from '../../lib/http/request/csv.ts';
+import { fieldNameOf } from '../../lib/http/request/field-error-of.ts';
+import { normalText } from '../../lib/http/request/fields.ts';
+import { InvalidFields, readFields } from '../../lib/http/request/read-fields.ts';
 import { toIso } from '../../lib/postgres/column-types.ts';
 import { databaseNow, type RowValues } from '../../lib/postgres/statement.ts';
 import { camelCase, pascalCase, toRow } from '../../lib/runtime/casing.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { readText } from '../../lib/http/csv.ts';
-import { fieldNameOf } from '../../lib/http/field-error-of.ts';
-import { lengths, text } from '../../lib/http/fields.ts';
+import { readText } from '../../lib/http/request/csv.ts';
+import { fieldNameOf } from '../../lib/http/request/field-error-of.ts';
+import { lengths, text } from '../../lib/http/request/fields.ts';
 import { camelCase, pascalCase } from '../../lib/runtime/casing.ts';
 import { inexactNumber, type ReadNumber, readDecimal } from '../../lib/runtime/exact-number.ts';
 import type { FieldError, FieldErrors } from '../../lib/runtime/field-error.ts';

@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { problem } from '../../lib/errors.ts';
-import { byteOrderMark, csvRow } from '../../lib/http/csv.ts';
-import { describeFields, flag, int32 } from '../../lib/http/fields.ts';
-import { ListExport } from '../../lib/http/list-parameters/list-export.ts';
+import { byteOrderMark, csvRow } from '../../lib/http/request/csv.ts';
+import { describeFields, flag, int32 } from '../../lib/http/request/fields.ts';
+import { ListExport } from '../../lib/http/request/list-parameters/list-export.ts';
+import { problem } from '../../lib/problems.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import { requireScopeAll } from '../../tenancy/require-manager.ts';

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { TenantRecord } from '../../control/records.ts';
-import { type Problem, problem } from '../../lib/errors.ts';
 import type { ReadUpload } from '../../lib/http/route.ts';
 import type { Statement } from '../../lib/postgres/statement.ts';
+import { type Problem, problem } from '../../lib/problems.ts';
 import type { TenantTransaction } from '../../tenancy/connections/tenant-transaction.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';

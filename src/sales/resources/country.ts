@@ -1,6 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { code, lengths, storedCode, text, timestamp } from '../../lib/http/fields.ts';
+import { code, lengths, storedCode, text, timestamp } from '../../lib/http/request/fields.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const CountrySchema = defineEntity({

@@ -1,6 +1,13 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { int32, lengths, longId, storedCode, text, timestamp } from '../../lib/http/fields.ts';
+import {
+  int32,
+  lengths,
+  longId,
+  storedCode,
+  text,
+  timestamp,
+} from '../../lib/http/request/fields.ts';
 import { countries } from './country.ts';
 import { currencies } from './currency.ts';
 import { entityStatuses } from './entity-status.ts';

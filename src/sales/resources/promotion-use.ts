@@ -1,6 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { describeFields, int32, longId, timestamp } from '../../lib/http/fields.ts';
+import { describeFields, int32, longId, timestamp } from '../../lib/http/request/fields.ts';
 import type { Condition } from '../../lib/postgres/statement.ts';
 import { TableStatements } from '../../lib/postgres/table-statements.ts';
 import { ofOwnEntity, ownEntityOf } from '../../tenancy/own-entity.ts';

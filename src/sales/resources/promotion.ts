@@ -1,6 +1,5 @@
 import { defineEntity, type EntityManager, LockMode, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { problem } from '../../lib/errors.ts';
 import {
   code,
   decimal,
@@ -13,9 +12,10 @@ import {
   storedCode,
   text,
   timestamp,
-} from '../../lib/http/fields.ts';
+} from '../../lib/http/request/fields.ts';
 import { pathId } from '../../lib/http/route.ts';
 import { toIso } from '../../lib/postgres/column-types.ts';
+import { problem } from '../../lib/problems.ts';
 import type { FieldError } from '../../lib/runtime/field-error.ts';
 import type { Caller } from '../../tenancy/caller.ts';
 import { defineRoute } from '../../tenancy/define-route.ts';

@@ -1,4 +1,4 @@
-import { code } from '../../lib/http/fields.ts';
+import { code } from '../../lib/http/request/fields.ts';
 import type { Condition } from '../../lib/postgres/statement.ts';
 import { snakeCase } from '../../lib/runtime/casing.ts';
 

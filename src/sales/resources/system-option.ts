@@ -1,6 +1,13 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { int32, lengths, maxInt32, moment, text, timestamp } from '../../lib/http/fields.ts';
+import {
+  int32,
+  lengths,
+  maxInt32,
+  moment,
+  text,
+  timestamp,
+} from '../../lib/http/request/fields.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const SystemOptionSchema = defineEntity({

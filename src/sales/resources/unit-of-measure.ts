@@ -8,7 +8,7 @@ import {
   storedCode,
   text,
   timestamp,
-} from '../../lib/http/fields.ts';
+} from '../../lib/http/request/fields.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const UnitOfMeasureSchema = defineEntity({

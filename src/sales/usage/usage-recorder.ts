@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
-import { isOutcomeUnknown } from '../../lib/errors.ts';
 import { describeError } from '../../lib/log/describe-error.ts';
+import { isOutcomeUnknown } from '../../lib/problems.ts';
 import { atMost } from '../../lib/runtime/within.ts';
 import { type CountedRequest, type TenantUsage, UsageCounts } from './usage-counts.ts';
 import type { UsageStore } from './usage-store.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { ControlDatabase } from '../../control/database.ts';
 import { controlReads } from '../../control/tenant-queues.ts';
-import { describeFields, moment, timestamp } from '../../lib/http/fields.ts';
+import { describeFields, moment, timestamp } from '../../lib/http/request/fields.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
 import { preparedStatement } from '../../lib/postgres/statement.ts';
 import { pascalCase } from '../../lib/runtime/casing.ts';

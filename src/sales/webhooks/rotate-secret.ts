@@ -1,6 +1,6 @@
-import { problem } from '../../lib/errors.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
 import { preparedStatement, type Statement } from '../../lib/postgres/statement.ts';
+import { problem } from '../../lib/problems.ts';
 import type { TenantTransaction } from '../../tenancy/connections/tenant-transaction.ts';
 import { createSecret, openOwn, type SecretSealer } from './webhook-secret.ts';
 

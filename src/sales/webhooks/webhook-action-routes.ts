@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import { fieldProblem, hasCode, type Problem, problem } from '../../lib/errors.ts';
 import {
   describeFields,
   flag,
@@ -9,9 +8,10 @@ import {
   moment,
   queryId,
   timestamp,
-} from '../../lib/http/fields.ts';
-import { listContract } from '../../lib/http/list-parameters/list-contract.ts';
+} from '../../lib/http/request/fields.ts';
+import { listContract } from '../../lib/http/request/list-parameters/list-contract.ts';
 import type { Condition, RowValues } from '../../lib/postgres/statement.ts';
+import { fieldProblem, hasCode, type Problem, problem } from '../../lib/problems.ts';
 import type { TenantTransaction } from '../../tenancy/connections/tenant-transaction.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { readList } from '../../tenancy/lists/read-page.ts';

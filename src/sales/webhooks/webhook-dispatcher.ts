@@ -1,7 +1,7 @@
 import type { ControlDatabase } from '../../control/database.ts';
 import { createLeaseLoop } from '../../control/lease-loop.ts';
-import { hasCode } from '../../lib/errors.ts';
 import type { BackgroundTasks } from '../../lib/log/background-tasks.ts';
+import { hasCode } from '../../lib/problems.ts';
 import type { ChangeWatch } from '../events/change-watch.ts';
 import { createTenantServing, type ServeTenantOptions } from './serve-tenant.ts';
 import { Wakes } from './serve-webhooks.ts';

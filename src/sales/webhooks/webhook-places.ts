@@ -1,4 +1,4 @@
-import { hasCode, problem } from '../../lib/errors.ts';
+import { hasCode, problem } from '../../lib/problems.ts';
 import type { Change } from '../events/change.ts';
 import {
   type Cursor,

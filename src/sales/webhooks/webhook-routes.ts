@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { fieldProblem, problem, thrownErrors } from '../../lib/errors.ts';
-import { listContract } from '../../lib/http/list-parameters/list-contract.ts';
+import { listContract } from '../../lib/http/request/list-parameters/list-contract.ts';
 import type { RowValues } from '../../lib/postgres/statement.ts';
+import { fieldProblem, problem, thrownErrors } from '../../lib/problems.ts';
 import { toRow } from '../../lib/runtime/casing.ts';
 import type { FieldErrors } from '../../lib/runtime/field-error.ts';
 import type { TenantTransaction } from '../../tenancy/connections/tenant-transaction.ts';

@@ -8,7 +8,7 @@ import {
   optionalText,
   text,
   timestamp,
-} from '../../lib/http/fields.ts';
+} from '../../lib/http/request/fields.ts';
 import { TableStatements } from '../../lib/postgres/table-statements.ts';
 import { changeActions } from '../audit/audit-log.ts';
 import { changeSources } from '../events/change-sources.ts';

@@ -8,8 +8,8 @@ import type { ChangeFeed } from '../../control/change-feed.ts';
 import type { FleetCounts } from '../../control/fleet-counts.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
 import { addCounter, addGauge, addValue, type Sample } from '../../lib/collectors.ts';
-import type { RateLimitStore } from '../../lib/http/rate-limit/rate-limit-store.ts';
-import type { UnsentResponses } from '../../lib/http/unsent-responses.ts';
+import type { UnsentResponses } from '../../lib/http/response/unsent-responses.ts';
+import type { RateLimitStore } from '../../lib/http/steps/rate-limit/rate-limit-store.ts';
 import type { LogOutput } from '../../lib/log/log-output.ts';
 import {
   addWebhookMetrics,

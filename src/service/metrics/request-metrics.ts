@@ -1,6 +1,6 @@
 import { Histogram, type Registry } from '@prometheus-io/client';
 import { addCounter } from '../../lib/collectors.ts';
-import type { RequestOutcome } from '../../lib/http/access-log.ts';
+import type { RequestOutcome } from '../../lib/http/steps/access-log.ts';
 
 /** The requests of one route that ended with one status. */
 interface RouteCount {

@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { accountAssets } from '../../accounts/account-pages/account-assets.ts';
-import { problems } from '../../lib/errors.ts';
 import { assets, type Content } from '../../lib/html/assets.ts';
 import { html } from '../../lib/html/html.ts';
 import { htmlDocument } from '../../lib/html/html-document.ts';
+import { problems } from '../../lib/problems.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import {
   type Document,

@@ -97,7 +97,7 @@ const pageOf: Record<string, string> = {
   ...Object.fromEntries(documents.map(({ file, path }) => [file, path])),
   ...Object.fromEntries(pictures.map(path => [path.slice(1), path])),
   // These pages are generated. On a code host, the link leads to their source.
-  'src/lib/errors.ts': '/docs/errors',
+  'src/lib/problems.ts': '/docs/errors',
   'src/service/routes.ts': '/docs/reference',
   'src/service/pages/openapi-document.ts': '/docs/openapi.json',
   'src/service/pages/contents.ts': '/swagger',

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http';
-import { type ProblemCode, problems } from '../../lib/errors.ts';
 import { html } from '../../lib/html/html.ts';
+import { type ProblemCode, problems } from '../../lib/problems.ts';
 import { renderInline } from './markdown.ts';
 import { type PageChain, page, type Site } from './page.ts';
 

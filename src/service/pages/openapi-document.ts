@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { mergePatch } from '../../lib/http/read-body.ts';
-import { takesNull } from '../../lib/http/read-fields.ts';
+import { mergePatch } from '../../lib/http/request/read-body.ts';
+import { takesNull } from '../../lib/http/request/read-fields.ts';
 import { buildVersion } from '../../lib/runtime/build-version.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import { parameters } from './openapi-parameters.ts';

@@ -4,9 +4,12 @@ import {
   operatorsOf,
   sortableNames,
   takesFlag,
-} from '../../lib/http/list-parameters/list-contract.ts';
-import type { ListField, ListFieldKind } from '../../lib/http/list-parameters/list-field.ts';
-import { maxOffset } from '../../lib/http/list-parameters/list-query.ts';
+} from '../../lib/http/request/list-parameters/list-contract.ts';
+import type {
+  ListField,
+  ListFieldKind,
+} from '../../lib/http/request/list-parameters/list-field.ts';
+import { maxOffset } from '../../lib/http/request/list-parameters/list-query.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import type { Json } from './openapi-schemas.ts';
 

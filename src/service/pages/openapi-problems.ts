@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { type ProblemCode, problems } from '../../lib/errors.ts';
-import { problemBody } from '../../lib/http/problem-details.ts';
+import { problemBody } from '../../lib/http/steps/problem-details.ts';
+import { type ProblemCode, problems } from '../../lib/problems.ts';
 import { fieldErrorCodes } from '../../lib/runtime/field-error.ts';
 import { requiredPermission, type TenantRoute } from '../../tenancy/define-route.ts';
 import { headerReferences } from './openapi-responses.ts';

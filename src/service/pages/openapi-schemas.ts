@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { codeFormat } from '../../lib/http/fields.ts';
-import type { Include } from '../../lib/http/list-parameters/list-contract.ts';
+import { codeFormat } from '../../lib/http/request/fields.ts';
+import type { Include } from '../../lib/http/request/list-parameters/list-contract.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 
 /** An object of a JSON document. */

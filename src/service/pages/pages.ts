@@ -1,5 +1,4 @@
 import { accountAssets } from '../../accounts/account-pages/account-assets.ts';
-import { type Problem, problem } from '../../lib/errors.ts';
 import {
   type Content,
   contentSecurityPolicy,
@@ -7,8 +6,9 @@ import {
   sharedAssets,
 } from '../../lib/html/assets.ts';
 import { html } from '../../lib/html/html.ts';
-import { Representation } from '../../lib/http/representation.ts';
-import { sendRepresentation } from '../../lib/http/send-response.ts';
+import { Representation } from '../../lib/http/response/representation.ts';
+import { sendRepresentation } from '../../lib/http/response/send-response.ts';
+import { type Problem, problem } from '../../lib/problems.ts';
 import type { HttpContext, HttpMiddleware } from '../../lib/request-state.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import { contentsByPath } from './contents.ts';

@@ -3,7 +3,7 @@ import type { DemoLogin } from '../../control/demo-login.ts';
 import type { Installation } from '../../control/installation.ts';
 import type { Config } from '../../lib/config/config.ts';
 import { environment } from '../../lib/config/process-environment.ts';
-import { httpAddress } from '../../lib/http/server-ports.ts';
+import { httpAddress } from '../../lib/http/server/server-ports.ts';
 import type { LogOutput } from '../../lib/log/log-output.ts';
 import { onStopSignal, type StopSignal, stopSignals } from '../../lib/runtime/signals.ts';
 import { startServer } from '../server.ts';

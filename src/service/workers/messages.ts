@@ -1,4 +1,4 @@
-import type { UnreadyReason } from '../../lib/http/management.ts';
+import type { UnreadyReason } from '../../lib/http/server/management.ts';
 import type { MetricValues } from '../metrics/metrics.ts';
 
 /** Messages of the primary process to a worker. */

@@ -3,8 +3,8 @@ import { createPasswords, hashConcurrency } from '../../accounts/auth/passwords.
 import { type Installation, openInstallation } from '../../control/installation.ts';
 import { type Config, readConfig } from '../../lib/config/config.ts';
 import { embeddedMasterKey } from '../../lib/embedded/master-key.ts';
-import { createManagementServer } from '../../lib/http/management.ts';
-import { listen, managementNames, portOf } from '../../lib/http/server-ports.ts';
+import { createManagementServer } from '../../lib/http/server/management.ts';
+import { listen, managementNames, portOf } from '../../lib/http/server/server-ports.ts';
 import { createLog } from '../../lib/log/log.ts';
 import { explain } from '../../lib/log/operator-error.ts';
 import { onStopSignal, type StopSignal } from '../../lib/runtime/signals.ts';

@@ -1,5 +1,5 @@
 import cluster, { type Worker } from 'node:cluster';
-import type { UnreadyReason } from '../../lib/http/management.ts';
+import type { UnreadyReason } from '../../lib/http/server/management.ts';
 import { within } from '../../lib/runtime/within.ts';
 import type { MetricValues } from '../metrics/metrics.ts';
 import {

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { UnreadyReason } from '../../lib/http/management.ts';
+import type { UnreadyReason } from '../../lib/http/server/management.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { WorkerMetrics } from '../metrics/worker-metrics.ts';
 import { logReport } from './log-report.ts';

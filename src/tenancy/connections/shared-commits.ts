@@ -1,6 +1,6 @@
-import { outcomeUnknown } from '../../lib/errors.ts';
 import { mayBeCommitted } from '../../lib/postgres/commit-outcome.ts';
 import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
+import { outcomeUnknown } from '../../lib/problems.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
 import { QueryGroups } from './query-groups.ts';
 import type { TenantClient } from './tenant-client.ts';

@@ -2,7 +2,7 @@ import type { MikroORM } from '@mikro-orm/postgresql';
 import { LRUCache } from 'lru-cache';
 import type { TenantRecord } from '../../control/records.ts';
 import { canServe } from '../../control/schema-version.ts';
-import { problem } from '../../lib/errors.ts';
+import { problem } from '../../lib/problems.ts';
 import { Turns } from './large-reads.ts';
 import { ServerBudgets, type ServerBudgetsOptions } from './server-budgets.ts';
 import { TenantDriver } from './tenant-driver.ts';

@@ -1,8 +1,8 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
 import { Kysely, PostgresDialect } from 'kysely';
-import { outcomeUnknown } from '../../lib/errors.ts';
 import { mayBeCommitted } from '../../lib/postgres/commit-outcome.ts';
 import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
+import { outcomeUnknown } from '../../lib/problems.ts';
 import type { TenantClient } from './tenant-client.ts';
 
 /**

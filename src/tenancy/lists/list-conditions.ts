@@ -1,8 +1,11 @@
-import { emailPart, hasLookAlike } from '../../lib/http/email.ts';
-import { normalText } from '../../lib/http/fields.ts';
-import { isDay, type ListField } from '../../lib/http/list-parameters/list-field.ts';
-import type { Filter } from '../../lib/http/list-parameters/list-filters.ts';
-import { type ListQuery, textSeparator } from '../../lib/http/list-parameters/list-query.ts';
+import { emailPart, hasLookAlike } from '../../lib/http/request/email.ts';
+import { normalText } from '../../lib/http/request/fields.ts';
+import { isDay, type ListField } from '../../lib/http/request/list-parameters/list-field.ts';
+import type { Filter } from '../../lib/http/request/list-parameters/list-filters.ts';
+import {
+  type ListQuery,
+  textSeparator,
+} from '../../lib/http/request/list-parameters/list-query.ts';
 import type { Condition } from '../../lib/postgres/statement.ts';
 import type { TableStatements } from '../../lib/postgres/table-statements.ts';
 import { camelCase } from '../../lib/runtime/casing.ts';

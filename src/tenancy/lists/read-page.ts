@@ -1,8 +1,8 @@
-import { byteOrderMark, csvRow } from '../../lib/http/csv.ts';
-import { ListExport } from '../../lib/http/list-parameters/list-export.ts';
-import { nextPath, Page } from '../../lib/http/list-parameters/list-page.ts';
-import type { ListQuery } from '../../lib/http/list-parameters/list-query.ts';
-import { Representation } from '../../lib/http/representation.ts';
+import { byteOrderMark, csvRow } from '../../lib/http/request/csv.ts';
+import { ListExport } from '../../lib/http/request/list-parameters/list-export.ts';
+import type { ListQuery } from '../../lib/http/request/list-parameters/list-query.ts';
+import { nextPath, Page } from '../../lib/http/response/list-page.ts';
+import { Representation } from '../../lib/http/response/representation.ts';
 import type { SelectOptions } from '../../lib/postgres/table-reads.ts';
 import { anyOf, listConditions } from './list-conditions.ts';
 import { type ListedRecord, type ListSource, readRecords } from './read-records.ts';

@@ -1,4 +1,4 @@
-import type { ListQuery } from '../../lib/http/list-parameters/list-query.ts';
+import type { ListQuery } from '../../lib/http/request/list-parameters/list-query.ts';
 import type { JsonFormat } from '../../lib/postgres/json-columns.ts';
 import type { Condition, RowValues, Statement } from '../../lib/postgres/statement.ts';
 import type { TableStatements } from '../../lib/postgres/table-statements.ts';

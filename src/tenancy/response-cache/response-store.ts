@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { TenantRecord } from '../../control/records.ts';
-import type { Representation } from '../../lib/http/representation.ts';
+import type { Representation } from '../../lib/http/response/representation.ts';
 
 export interface CachedResponse {
   readonly representation: Representation;

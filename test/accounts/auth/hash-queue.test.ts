@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { HashQueue, type HashRequester } from '../../../src/accounts/auth/hash-queue.ts';
-import { Problem } from '../../../src/lib/errors.ts';
+import { Problem } from '../../../src/lib/problems.ts';
 import { withDeadline } from '../../../src/lib/runtime/deadline.ts';
 
 describe('queue of password hashes', () => {

@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { encodeRefreshToken } from '../../../src/accounts/auth/refresh-token.ts';
 import { SecretBox } from '../../../src/control/secret-box.ts';
 import { refreshRepeatSeconds, sessionLifetime } from '../../../src/control/token-lifetime.ts';
-import { problem } from '../../../src/lib/errors.ts';
+import { problem } from '../../../src/lib/problems.ts';
 import { requestDeadlineMs } from '../../../src/lib/runtime/deadline.ts';
 import { setPassword } from '../../../src/operator/credentials/users.ts';
 import type { ApiResponse, Client } from '../../support/client.ts';

@@ -1,7 +1,7 @@
 import type { AddressInfo } from 'node:net';
 import { connect } from 'node:net';
 import { expect } from 'chai';
-import { type ApiServer, createApiServer } from '../../../src/lib/http/api-server.ts';
+import { type ApiServer, createApiServer } from '../../../src/lib/http/server/api-server.ts';
 import { eventually } from '../../support/eventually.ts';
 import { rawRequest, sendRaw } from '../../support/raw-http.ts';
 

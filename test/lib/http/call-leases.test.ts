@@ -1,8 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
 import { pino } from 'pino';
-import { createRateLimitStore } from '../../../src/lib/http/rate-limit/rate-limit-store.ts';
-import type { Rate } from '../../../src/lib/http/rate-limit/sliding-window.ts';
+import { createRateLimitStore } from '../../../src/lib/http/steps/rate-limit/rate-limit-store.ts';
+import type { Rate } from '../../../src/lib/http/steps/rate-limit/sliding-window.ts';
 import type { RunningServer } from '../../../src/service/server.ts';
 import { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { decimal } from '../../../src/lib/http/fields.ts';
+import { decimal } from '../../../src/lib/http/request/fields.ts';
 import * as values from '../../sales/resources/field-values.ts';
 
 describe('fields of requests', () => {

@@ -2,7 +2,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
 import { readInstallationIdentity } from '../../../src/control/installation-id.ts';
-import { createRateLimitStore } from '../../../src/lib/http/rate-limit/rate-limit-store.ts';
+import { createRateLimitStore } from '../../../src/lib/http/steps/rate-limit/rate-limit-store.ts';
 import type { RunningServer } from '../../../src/service/server.ts';
 import { type FaultProxy, startFaultProxy } from '../../faults/fault-proxy.ts';
 import { type ApiResponse, Client } from '../../support/client.ts';

@@ -2,15 +2,15 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect } from 'chai';
 import { pino } from 'pino';
-import { failuresPrefix } from '../../../src/lib/http/rate-limit/process-windows.ts';
-import { createRateLimitStore } from '../../../src/lib/http/rate-limit/rate-limit-store.ts';
-import { RedisWindows } from '../../../src/lib/http/rate-limit/redis-windows.ts';
-import type { SharedWindows } from '../../../src/lib/http/rate-limit/shared-windows.ts';
+import { failuresPrefix } from '../../../src/lib/http/steps/rate-limit/process-windows.ts';
+import { createRateLimitStore } from '../../../src/lib/http/steps/rate-limit/rate-limit-store.ts';
+import { RedisWindows } from '../../../src/lib/http/steps/rate-limit/redis-windows.ts';
+import type { SharedWindows } from '../../../src/lib/http/steps/rate-limit/shared-windows.ts';
 import {
   groupSpan,
   type Rate,
   SlidingWindows,
-} from '../../../src/lib/http/rate-limit/sliding-window.ts';
+} from '../../../src/lib/http/steps/rate-limit/sliding-window.ts';
 import type { Random } from '../../simulation/random.ts';
 import { eventually } from '../../support/eventually.ts';
 import { useRandom } from '../../support/random.ts';

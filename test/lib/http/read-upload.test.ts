@@ -3,12 +3,12 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import Koa from 'koa';
 import { pino } from 'pino';
-import { type ApiServer, createApiServer } from '../../../src/lib/http/api-server.ts';
-import { limitDuration } from '../../../src/lib/http/limit-duration.ts';
-import { problemDetails } from '../../../src/lib/http/problem-details.ts';
-import { readUpload } from '../../../src/lib/http/read-upload.ts';
-import { refuseUnparsed } from '../../../src/lib/http/refuse-unparsed.ts';
-import { requestListener } from '../../../src/lib/http/request-listener.ts';
+import { readUpload } from '../../../src/lib/http/request/read-upload.ts';
+import { type ApiServer, createApiServer } from '../../../src/lib/http/server/api-server.ts';
+import { refuseUnparsed } from '../../../src/lib/http/server/refuse-unparsed.ts';
+import { requestListener } from '../../../src/lib/http/server/request-listener.ts';
+import { limitDuration } from '../../../src/lib/http/steps/limit-duration.ts';
+import { problemDetails } from '../../../src/lib/http/steps/problem-details.ts';
 import { rawRequest, sendRaw } from '../../support/raw-http.ts';
 
 /**

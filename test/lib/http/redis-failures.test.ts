@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { Redis } from 'ioredis';
 import { pino } from 'pino';
-import { Breaker } from '../../../src/lib/http/rate-limit/breaker.ts';
+import { Breaker } from '../../../src/lib/http/steps/rate-limit/breaker.ts';
 import {
   createRateLimitStore,
   type RateLimitStore,
-} from '../../../src/lib/http/rate-limit/rate-limit-store.ts';
+} from '../../../src/lib/http/steps/rate-limit/rate-limit-store.ts';
 import { OperatorError } from '../../../src/lib/log/operator-error.ts';
 import { makeCertificate } from '../../support/certificate.ts';
 import { errorOf } from '../../support/errors.ts';

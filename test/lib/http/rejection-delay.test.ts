@@ -4,7 +4,7 @@ import { mock } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
 import type { Context } from 'koa';
-import { createDelay } from '../../../src/lib/http/rate-limit/rejection-delay.ts';
+import { createDelay } from '../../../src/lib/http/steps/rate-limit/rejection-delay.ts';
 import { type ApiResponse, Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { useWorld } from '../../support/world.ts';

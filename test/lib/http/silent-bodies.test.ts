@@ -2,17 +2,17 @@ import type { AddressInfo } from 'node:net';
 import { expect } from 'chai';
 import Koa from 'koa';
 import { pino } from 'pino';
-import { accessLog, type RequestOutcome } from '../../../src/lib/http/access-log.ts';
+import { readBody } from '../../../src/lib/http/request/read-body.ts';
 import {
   type ApiServer,
   type ApiServerOptions,
   createApiServer,
-} from '../../../src/lib/http/api-server.ts';
-import { limitDuration } from '../../../src/lib/http/limit-duration.ts';
-import { problemDetails } from '../../../src/lib/http/problem-details.ts';
-import { readBody } from '../../../src/lib/http/read-body.ts';
-import { refuseUnparsed } from '../../../src/lib/http/refuse-unparsed.ts';
-import { requestListener } from '../../../src/lib/http/request-listener.ts';
+} from '../../../src/lib/http/server/api-server.ts';
+import { refuseUnparsed } from '../../../src/lib/http/server/refuse-unparsed.ts';
+import { requestListener } from '../../../src/lib/http/server/request-listener.ts';
+import { accessLog, type RequestOutcome } from '../../../src/lib/http/steps/access-log.ts';
+import { limitDuration } from '../../../src/lib/http/steps/limit-duration.ts';
+import { problemDetails } from '../../../src/lib/http/steps/problem-details.ts';
 import { rawRequest, sendRaw } from '../../support/raw-http.ts';
 
 describe('a body that never comes', () => {

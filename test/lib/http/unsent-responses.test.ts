@@ -1,7 +1,7 @@
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { expect } from 'chai';
-import { UnsentResponses } from '../../../src/lib/http/unsent-responses.ts';
+import { UnsentResponses } from '../../../src/lib/http/response/unsent-responses.ts';
 import { eventually } from '../../support/eventually.ts';
 import { rawRequest } from '../../support/raw-http.ts';
 

@@ -1,8 +1,14 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { expect } from 'chai';
 import { z } from 'zod';
-import { decimal, int32, longId, optionalText, timestamp } from '../../../src/lib/http/fields.ts';
-import { listField, readValue } from '../../../src/lib/http/list-parameters/list-field.ts';
+import {
+  decimal,
+  int32,
+  longId,
+  optionalText,
+  timestamp,
+} from '../../../src/lib/http/request/fields.ts';
+import { listField, readValue } from '../../../src/lib/http/request/list-parameters/list-field.ts';
 import { bodyOf, readColumns } from '../../../src/sales/imports/import-columns.ts';
 import type { ResourceDefinition } from '../../../src/sales/resources/rest/resource-definition.ts';
 import { toSchema } from '../../../src/service/pages/openapi-schemas.ts';

@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { csvRow, readText } from '../../../src/lib/http/csv.ts';
+import { csvRow, readText } from '../../../src/lib/http/request/csv.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';

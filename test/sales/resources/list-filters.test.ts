@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { operatorsOf } from '../../../src/lib/http/list-parameters/list-contract.ts';
+import { operatorsOf } from '../../../src/lib/http/request/list-parameters/list-contract.ts';
 import type { Client } from '../../support/client.ts';
 import { routes } from '../../support/contract.ts';
 import { sql, useLogin, useWorld } from '../../support/world.ts';

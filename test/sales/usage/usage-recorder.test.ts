@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { pino } from 'pino';
 import { type ControlDatabase, openControlDatabase } from '../../../src/control/database.ts';
-import { outcomeUnknown } from '../../../src/lib/errors.ts';
+import { outcomeUnknown } from '../../../src/lib/problems.ts';
 import { UsageRecorder } from '../../../src/sales/usage/usage-recorder.ts';
 import { createUsageStore, type UsageStore } from '../../../src/sales/usage/usage-store.ts';
 import type { ApiResponse, Client } from '../../support/client.ts';

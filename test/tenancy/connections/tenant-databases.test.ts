@@ -2,7 +2,7 @@ import { type EntityManager, RequestContext } from '@mikro-orm/postgresql';
 import { expect } from 'chai';
 import type { TenantRecord } from '../../../src/control/records.ts';
 import { tenantHead } from '../../../src/control/tenant-head.ts';
-import { Problem } from '../../../src/lib/errors.ts';
+import { Problem } from '../../../src/lib/problems.ts';
 import { EntityStatus } from '../../../src/sales/resources/entity-status.ts';
 import { tenantEntities } from '../../../src/sales/tenant-entities.ts';
 import { TenantDatabases } from '../../../src/tenancy/connections/tenant-databases.ts';

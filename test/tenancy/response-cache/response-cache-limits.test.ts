@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import { Announcer } from '../../../src/control/announcer.ts';
 import type { TenantRecord } from '../../../src/control/records.ts';
-import type { Representation } from '../../../src/lib/http/representation.ts';
+import type { Representation } from '../../../src/lib/http/response/representation.ts';
 import type { RowValues } from '../../../src/lib/postgres/statement.ts';
 import type { CacheableRows } from '../../../src/tenancy/connections/tenant-reads.ts';
 import { ResponseCache } from '../../../src/tenancy/response-cache/response-cache.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import type { TenantRecord } from '../../../src/control/records.ts';
-import { Representation } from '../../../src/lib/http/representation.ts';
+import { Representation } from '../../../src/lib/http/response/representation.ts';
 import {
   type CachedResponse,
   ResponseStore,

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
 import type { Installation } from '../../../control/installation.ts';
-import { formulaPattern } from '../../../lib/http/csv.ts';
+import { formulaPattern } from '../../../lib/http/request/csv.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { recordedMigrations } from '../../../lib/postgres/migration-names.ts';

@@ -1,5 +1,5 @@
 import { type Html, html } from '../../../lib/html/html.ts';
-import { readEmail } from '../../../lib/http/email.ts';
+import { readEmail } from '../../../lib/http/request/email.ts';
 import { findUsers } from '../../credentials/read-users.ts';
 import { pageTenants, tenantSorts, tenantStates } from '../../registry/read-tenants.ts';
 import { healthStates } from '../../registry/tenant-health.ts';

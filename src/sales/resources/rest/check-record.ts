@@ -1,5 +1,5 @@
-import { problem } from '../../../lib/errors.ts';
 import type { RowValues, Statement } from '../../../lib/postgres/statement.ts';
+import { problem } from '../../../lib/problems.ts';
 import { pascalCase } from '../../../lib/runtime/casing.ts';
 import type { FieldError, FieldErrors } from '../../../lib/runtime/field-error.ts';
 import { codeCondition } from '../record.ts';

@@ -1,7 +1,7 @@
 import type { EntityClass } from '@mikro-orm/postgresql';
 import type { z } from 'zod';
-import { type Problem, problem } from '../../../lib/errors.ts';
 import { databaseNow } from '../../../lib/postgres/statement.ts';
+import { type Problem, problem } from '../../../lib/problems.ts';
 import { pascalCase, toRow } from '../../../lib/runtime/casing.ts';
 import type { FieldError } from '../../../lib/runtime/field-error.ts';
 import type { Prepare } from '../../../tenancy/connections/tenant-driver.ts';

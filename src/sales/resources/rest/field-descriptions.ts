@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { describeShape } from '../../../lib/http/fields.ts';
+import { describeShape } from '../../../lib/http/request/fields.ts';
 
 /** The fields that mean the same in every resource. */
 const commonFields = {

@@ -1,6 +1,6 @@
-import { hasCode, type Problem, problem, type ReferenceCount } from '../../../lib/errors.ts';
 import { sqlState } from '../../../lib/postgres/database-error.ts';
 import type { Condition } from '../../../lib/postgres/statement.ts';
+import { hasCode, type Problem, problem, type ReferenceCount } from '../../../lib/problems.ts';
 import { snakeCase } from '../../../lib/runtime/casing.ts';
 import type { RequestContext } from '../../../tenancy/request-context.ts';
 import type { Referrer } from './references.ts';

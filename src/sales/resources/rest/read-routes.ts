@@ -1,9 +1,9 @@
 import { z } from 'zod';
-import { type ProblemCode, problem } from '../../../lib/errors.ts';
-import { flag, limit, queryId } from '../../../lib/http/fields.ts';
-import { listContract } from '../../../lib/http/list-parameters/list-contract.ts';
-import { Representation } from '../../../lib/http/representation.ts';
+import { flag, limit, queryId } from '../../../lib/http/request/fields.ts';
+import { listContract } from '../../../lib/http/request/list-parameters/list-contract.ts';
+import { Representation } from '../../../lib/http/response/representation.ts';
 import type { Condition } from '../../../lib/postgres/statement.ts';
+import { type ProblemCode, problem } from '../../../lib/problems.ts';
 import { camelCase } from '../../../lib/runtime/casing.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import { readPage } from '../../../tenancy/lists/read-page.ts';

@@ -1,9 +1,9 @@
-import { type Problem, problem, thrownErrors } from '../../../lib/errors.ts';
-import type { ListQuery } from '../../../lib/http/list-parameters/list-query.ts';
-import type { Precondition, Representation } from '../../../lib/http/representation.ts';
+import type { ListQuery } from '../../../lib/http/request/list-parameters/list-query.ts';
+import type { Precondition, Representation } from '../../../lib/http/response/representation.ts';
 import { pathId, type RouteInput, type ValidFields } from '../../../lib/http/route.ts';
 import { sqlState } from '../../../lib/postgres/database-error.ts';
 import type { Condition, RowValues, Statement } from '../../../lib/postgres/statement.ts';
+import { type Problem, problem, thrownErrors } from '../../../lib/problems.ts';
 import { camelCase, pascalCase, snakeCase, toRow } from '../../../lib/runtime/casing.ts';
 import type { FieldErrors } from '../../../lib/runtime/field-error.ts';
 import type { Caller } from '../../../tenancy/caller.ts';

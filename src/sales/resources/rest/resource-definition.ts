@@ -1,8 +1,8 @@
 import type { EntityClass } from '@mikro-orm/postgresql';
 import type { z } from 'zod';
-import type { ProblemCode } from '../../../lib/errors.ts';
 import type { RowValues } from '../../../lib/postgres/statement.ts';
 import { TableStatements } from '../../../lib/postgres/table-statements.ts';
+import type { ProblemCode } from '../../../lib/problems.ts';
 import { pascalCase } from '../../../lib/runtime/casing.ts';
 import type { FieldErrors } from '../../../lib/runtime/field-error.ts';
 import { describeContract } from './field-descriptions.ts';
