@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Server, Tenant } from '../../control/control-entities.ts';
 import type { ControlStatements, Installation } from '../../control/installation.ts';
-import { LaterBuildError } from '../../control/later-build.ts';
 import { type RunState, SchemaFingerprint } from '../../control/migration-run.ts';
 import { requireNoneLater, tenantHead } from '../../control/tenant-head.ts';
 import { operatorPool, withConnection } from '../../lib/postgres/connection.ts';
@@ -195,6 +194,8 @@ interface Plan {
   migrations: { name: string; sql: string[]; compatible: boolean }[];
   /** The action of the run, if it would run no migration. */
   note?: string;
+  /** True if the version is that of no build, so that the run fails for these tenants. */
+  isUnknown?: boolean;
 }
 
 /** The plan of a run. */
@@ -257,7 +258,9 @@ export async function planRun(
     }
 
     const at = steps.findIndex(({ name }) => name === version);
-    if (at < 0) throw new LaterBuildError(plan.tenants[0] ?? '', version);
+    if (at < 0) {
+      return { ...plan, note: 'fails: no build has this version', isUnknown: true };
+    }
 
     const migrations = steps
       .slice(at + 1)

@@ -75,8 +75,13 @@ bin/backoffice status shows what failed, and why.`,
     const blockedBy = await processesBlockingRun(installation, request);
     const plan = { ...(await planRun(installation, request)), blockedBy };
     const { hasFailed, lines } = planBlocking(blockedBy, blockingText, values.despiteRunning);
+    const isUnknown = plan.plans.some(each => each.isUnknown);
 
-    return { document: plan, text: () => plansText(plan, lines), hasFailed };
+    return {
+      document: plan,
+      text: () => plansText(plan, lines),
+      hasFailed: hasFailed || isUnknown,
+    };
   },
   async run(values, context) {
     const { installation, output, progress } = context;

@@ -192,6 +192,10 @@ describe('console: plans of commands that it does not run', () => {
     if (!text.includes(nameInside)) expect(shown, operation.name).to.not.include(nameInside);
     expect(shown, operation.name).to.not.include('a-key-inside');
 
-    return shown.replaceAll(text, '…').replaceAll(text.toLowerCase(), '…').replace(/ +/g, ' ');
+    return shown
+      .replaceAll(text, '…')
+      .replaceAll(text.toLowerCase(), '…')
+      .replace(/ +/g, ' ')
+      .replace(/It has [\d.]+ \w+ of/, 'It has … of'); // other programs use the disk, too
   }
 });
