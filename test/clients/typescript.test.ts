@@ -22,8 +22,10 @@ describe('TypeScript client', () => {
   let sent: string[] = [];
 
   before(async () => {
-    const { POST } = await clientOf(world.globex);
-    await POST(countries, { body: { CountryCode: 'G', CountryName: 'Only in globex' } });
+    const acme = await clientOf(world.acme);
+    await acme.POST(countries, { body: { CountryCode: 'A', CountryName: 'Only in acme' } });
+    const globex = await clientOf(world.globex);
+    await globex.POST(countries, { body: { CountryCode: 'G', CountryName: 'Only in globex' } });
   });
   beforeEach(() => {
     sent = [];

@@ -13,7 +13,7 @@ import { announcedMs, eventually } from '../../support/eventually.ts';
 import { jsonLines } from '../../support/json-lines.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { type TestTenant, useWorld, type World } from '../../support/world.ts';
+import { controlSql, type TestTenant, useWorld, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
@@ -186,7 +186,10 @@ describe('command line', () => {
 
       const one = await json<Record<string, unknown>>(['show', 'acme']);
       expect(one).to.have.all.keys([...fields, 'features', 'users', 'otherDatabases', 'keys']);
-      expect(one.users).to.equal(1);
+      const users = await controlSql(world, 'select from users where tenant_id = ?', [
+        world.acme.id,
+      ]);
+      expect(one.users).to.equal(users.length);
       expect((one.keys as object[])[0]).to.have.all.keys('kid', 'status', 'createdAt', 'retiredAt');
     });
 
