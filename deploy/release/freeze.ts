@@ -9,7 +9,7 @@ import {
   releasedFile,
   releasedFolder,
 } from './released-migrations.ts';
-import { ReleaseError, run } from './run.ts';
+import { ReleaseError, reportFailure, run } from './run.ts';
 
 // Freezes the schema of the version of this commit: npm run -s freeze. Writes the digests of
 // the migrations to migrations/released, commits the file, and sets the tag of the version on
@@ -51,10 +51,4 @@ function setTag(tag: string, commit: string): void {
   }
 }
 
-try {
-  await main();
-} catch (error) {
-  if (!(error instanceof ReleaseError)) throw error;
-  console.error(error.message);
-  process.exitCode = 1;
-}
+await reportFailure(main);

@@ -14,7 +14,7 @@ import {
 } from './artefacts.ts';
 import { checkChecksums, checkClient, checkImage, checkSource } from './checks.ts';
 import { checkConditions, findFrozen, type Release } from './conditions.ts';
-import { ReleaseError, run } from './run.ts';
+import { ReleaseError, reportFailure, run } from './run.ts';
 import { startService } from './service.ts';
 
 // Makes what a release page carries, from the commit that the file of the version
@@ -118,10 +118,4 @@ async function main(): Promise<void> {
   );
 }
 
-try {
-  await main();
-} catch (error) {
-  if (!(error instanceof ReleaseError)) throw error;
-  console.error(error.message);
-  process.exitCode = 1;
-}
+await reportFailure(main);

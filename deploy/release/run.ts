@@ -3,6 +3,17 @@ import { spawnSync } from 'node:child_process';
 /** A sentence for whoever makes a release: why there is none, and what to do. */
 export class ReleaseError extends Error {}
 
+/** Runs the work of a program, and ends it with the sentence of a `ReleaseError` and code 1. */
+export async function reportFailure(work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    if (!(error instanceof ReleaseError)) throw error;
+    console.error(error.message);
+    process.exitCode = 1;
+  }
+}
+
 /**
  * The environment, without what `npm run` adds: a further npm would take the folder and the
  * package of this one for its own.

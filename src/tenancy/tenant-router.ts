@@ -16,7 +16,7 @@ import type { FindBySlug } from './limit-slugs.ts';
 import type { ContextServices } from './request-context.ts';
 import type { VerifiedToken, VerifiedTokens } from './verified-tokens.ts';
 
-/** What a request shows of its caller: nothing of it has been verified but `verified`. */
+/** The token of a request, and the caller that it names: only `verified` has been verified. */
 type Credentials = { readonly token: string } & (
   | {
       /** The token as an earlier request verified it: nothing that it depends on has changed. */

@@ -12,13 +12,7 @@ const cleanups: (() => Promise<unknown>)[] = [];
  * @returns it, whose members exist once the tests run
  */
 export function use<T extends { close(): Promise<unknown> }>(create: () => Promise<T>): T {
-  let made: T;
-  before(async () => {
-    made = await create();
-    cleanups.push(() => made.close());
-  });
-  after(() => cleanups.pop()?.());
-  return laterObject(() => made);
+  return madeBetween(before, after, create);
 }
 
 /**
@@ -27,12 +21,21 @@ export function use<T extends { close(): Promise<unknown> }>(create: () => Promi
  * @returns that of the test that runs
  */
 export function useEach<T extends { close(): Promise<unknown> }>(create: () => Promise<T>): T {
+  return madeBetween(beforeEach, afterEach, create);
+}
+
+function madeBetween<T extends { close(): Promise<unknown> }>(
+  begin: Mocha.HookFunction,
+  end: Mocha.HookFunction,
+  create: () => Promise<T>,
+): T {
   let made: T;
-  beforeEach(async () => {
+  begin(async () => {
     made = await create();
     cleanups.push(() => made.close());
   });
-  afterEach(() => cleanups.pop()?.());
+  end(() => cleanups.pop()?.());
+
   return laterObject(() => made);
 }
 

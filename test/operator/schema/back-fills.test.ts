@@ -289,6 +289,7 @@ describe('changes of rows in tenant migrations', () => {
         `${table}: rows are changed without backfill`,
       ]);
     }
+
     for (const statement of [
       'alter table activities disable trigger append_only',
       `set session_replication_role = 'replica'`,
@@ -296,6 +297,7 @@ describe('changes of rows in tenant migrations', () => {
     ]) {
       expect(judge(statement), statement).to.deep.equal(['triggers are turned off']);
     }
+
     expect(
       refusedRowChanges({ up: [], down: ['update entities set x = 1'] }, released),
     ).to.have.length(1);
@@ -317,6 +319,7 @@ describe('changes of rows in tenant migrations', () => {
     ]) {
       expect(judge(statement), statement).to.deep.equal([]);
     }
+
     expect(
       refusedRowChanges({ up: [], down: ['delete from system_options'] }, released),
     ).to.deep.equal([]);
@@ -357,6 +360,7 @@ describe('changes of rows in tenant migrations', () => {
         seen.map(column => `${column}: clients see the column`),
       );
     }
+
     expect(judge(backfill('tax_codes', 'update tax_codes t set rate = 1'))).to.have.length(1);
     expect(
       judge(backfill('tax_codes', 'update tax_codes set note = 1; delete from activities')),
