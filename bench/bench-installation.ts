@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Server } from '../src/control/control-entities.ts';
 import { type Installation, openInstallation } from '../src/control/installation.ts';
 import { requireMasterKey } from '../src/control/present-key.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
@@ -20,8 +19,6 @@ export interface BenchInstallation {
   readonly controlUrl: string;
   readonly masterKey: string;
   readonly installation: Installation;
-  /** The installation's only server, which has all its tenants. */
-  readonly server: Server;
   /** The process of PostgreSQL, whose children are the backends. */
   readonly postgresPid: number;
   /**
@@ -42,22 +39,6 @@ export async function changeSetting(serverUrl: string, change: string): Promise<
     await client.query(`alter system ${change}`);
     await client.query('select pg_reload_conf()');
   });
-}
-
-/**
- * Runs `work` on a temporary installation, and removes the installation.
- * @param settings as of `openBenchInstallation`
- */
-export async function withBenchInstallation(
-  work: (bench: BenchInstallation) => Promise<void>,
-  settings?: string[],
-): Promise<void> {
-  const bench = await openBenchInstallation(settings);
-  try {
-    await work(bench);
-  } finally {
-    await bench.close();
-  }
 }
 
 /** @param settings additional settings of PostgreSQL, `name=value` */
@@ -93,8 +74,6 @@ export async function openBenchInstallation(settings: string[] = []): Promise<Be
     };
     undo.push(disconnect);
 
-    const { em } = await installation.control();
-    const server = await em.fork().findOneOrFail(Server, { name: 'default' });
     const postgresPid = (await findRunningPostgres(join(folder, 'postgres')))?.pid ?? Number.NaN;
 
     return {
@@ -103,7 +82,6 @@ export async function openBenchInstallation(settings: string[] = []): Promise<Be
       controlUrl,
       masterKey,
       installation,
-      server,
       postgresPid,
       disconnect,
       close,

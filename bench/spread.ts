@@ -19,13 +19,6 @@ export function percentile(figures: number[], share: number): number {
   return sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN;
 }
 
-/** Returns the spread, rounded to two decimal places. */
-export function roundedSpread(figures: number[]): Record<string, number> {
-  return Object.fromEntries(
-    Object.entries(spread(figures)).map(([name, figure]) => [name, Number(figure.toFixed(2))]),
-  );
-}
-
 /** Returns how long `work` takes, in ms. */
 export async function timed(work: () => Promise<unknown>): Promise<number> {
   const startedAt = performance.now();
