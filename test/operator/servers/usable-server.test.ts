@@ -4,7 +4,7 @@ import { serverFault } from '../../../src/operator/servers/usable-server.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { createPlainServer } from '../../support/plain-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { use } from '../../support/use.ts';
+import { useEach } from '../../support/use.ts';
 import { useWorld } from '../../support/world.ts';
 
 type Door = () => Promise<ScriptResult>;
@@ -24,7 +24,7 @@ const ofOperator = { subject: 'The control database', isOperator: true, isContro
 
 describe('a server that cannot be used', () => {
   const world = useWorld();
-  const server = use(() => createPlainServer(''));
+  const server = useEach(() => createPlainServer('createdb createrole'));
   const masterKey = randomBytes(32).toString('base64');
 
   const environment = (database: string): Record<string, string> => ({
@@ -108,6 +108,7 @@ describe('a server that cannot be used', () => {
   });
 
   it('a login without the rights of an operator is refused by control migrate and server add before they write, and passes after the statement that they print', async () => {
+    await server.sql('alter role operator nocreatedb nocreaterole');
     const missing =
       /login operator lacks CREATEDB and CREATEROLE\. Run as a superuser: alter role "operator" createdb/;
     await expectRefused([() => migrate('office'), () => add('postgres')], missing);
@@ -123,6 +124,7 @@ describe('a server that cannot be used', () => {
   });
 
   it('a server that somebody has locked is refused at every door with the statement that unlocks it, wherever the lock is', async () => {
+    await expectOpen(() => migrate('office'));
     const setting = 'default_transaction_read_only';
     const locks = {
       'alter role operator': /is on for role operator\. .*alter role "operator" reset/,

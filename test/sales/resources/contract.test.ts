@@ -130,6 +130,8 @@ describe('contract of the resources', () => {
         return response.body;
       };
 
+      before(() => create()); // a list without records would be a 404
+
       it(`${name} accepts the fields of its example, and returns those of its view in order`, async () => {
         const contract = routes.find(route => route.method === 'POST' && route.path === path)?.body;
         expect(Object.keys(contract?.shape ?? {})).to.deep.equal(Object.keys(fields));
@@ -249,16 +251,17 @@ describe('contract of the resources', () => {
         const record = await create();
         const foreign = recordPath(record);
 
-        expectRefused(await globex.get(foreign), 404, 'not_found');
+        // In globex, other tests make records, which may have the same id.
+        expectRefused(await vacantAdmin.get(foreign), 404, 'not_found');
         expectRefused(
           await replace(
             record,
             bodyFor(record, requiredOnly(example, example.first(refs))),
-            globex,
+            vacantAdmin,
           ),
           ...missingProblem,
         );
-        expectRefused(await globex.delete(foreign), ...missingProblem);
+        expectRefused(await vacantAdmin.delete(foreign), ...missingProblem);
 
         expect(await read(record)).to.deep.equal(record);
       });
