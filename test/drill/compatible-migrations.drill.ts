@@ -1,128 +1,142 @@
-import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
-import {
-  compatibleReleases,
-  makeEarlierBuild,
-  useMigrationsOfThisBuild,
-} from '../support/earlier-builds.ts';
-import { copyBuild } from '../support/next-build.ts';
+import type { Client } from '../support/client.ts';
+import { makeNextBuild, type NextBuild } from '../support/next-build.ts';
+import { runCommand } from '../support/run-command.ts';
+import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 
+const path = '/api/v1/EntityStatus';
 /**
- * Tests that know the service by its responses only: neither by the SQL of a migration nor by
- * the time that it takes.
+ * Between two requests of a client: without a pause, they would take the CPU time of the
+ * migration.
  */
-const contractTests = [
-  ...[
-    'codes',
-    'contract',
-    'country',
-    'currency',
-    'entity',
-    'entity-status',
-    'field-errors',
-    'lists',
-  ].map(name => `test/sales/resources/${name}.test.ts`),
-  ...['promotion', 'system-option', 'tax-code'].map(name => `test/sales/resources/${name}.test.ts`),
-  'test/sales/activity/activity.test.ts',
-  'test/sales/audit/audit-log.test.ts',
-  ...['me', 'own-sessions', 'permissions', 'sessions'].map(
-    name => `test/accounts/auth/${name}.test.ts`,
-  ),
-];
+const pauseMs = 20;
 
-describe('drill: builds on the schema of a later one', function () {
-  this.timeout(900_000);
-  const cleanUps: (() => Promise<void>)[] = [];
+describe('drill: requests during compatible migrations, and after a rollback', () => {
+  let world: World;
+  let next: NextBuild;
+  let client: Client;
 
+  before(async () => {
+    [world, next] = await Promise.all([createWorld(), makeNextBuild(compatibleMigration)]);
+    await writeFile(next.file(`migrations/tenant/${afterNext}.ts`), secondCompatibleMigration);
+    client = await world.login(world.acme);
+  });
   after(async () => {
-    for (const cleanUp of cleanUps) await cleanUp();
+    await world.close();
+    await next.remove();
   });
 
-  it('this build passes its contract tests on the schema after later compatible migrations of both databases', async () => {
-    const build = await copyBuild('src', 'migrations', 'scripts', 'test', 'tenants', 'docs');
-    cleanUps.push(build.remove);
-    for (const [folder, text] of Object.entries(laterMigrations)) {
-      await writeFile(build.file(`migrations/${folder}/9999-later.ts`), text);
-    }
-    await expectPassing('this build', build.file('.'));
+  const run = (...args: string[]) =>
+    runCommand(next.file('scripts/tenant.ts'), args, world.environment);
+
+  it('the build before a compatible migration serves reads and writes during it and after it', async () => {
+    let migrating = true;
+    const refused: unknown[] = [];
+    let served = 0;
+
+    const load = async (worker: number) => {
+      for (let n = 0; migrating || n === 0; n++) {
+        const responses = [
+          await client.get(path, { 'Cache-Control': 'no-cache' }),
+          await client.post(path, { Title: `During ${worker}.${n}` }),
+        ];
+        served += responses.length;
+        refused.push(...responses.filter(({ status }) => status !== 200 && status !== 201));
+        await delay(pauseMs);
+      }
+    };
+
+    await run('list'); // loads the modules of the next build
+    const workers = [load(1), load(2)];
+    const { code, stderr } = await run('migrate', 'acme', 'globex');
+    migrating = false;
+    await Promise.all(workers);
+
+    expect(code, stderr).to.equal(0);
+    expect(stderr).to.equal('');
+    expect(refused).to.deep.equal([]);
+    expect(served).to.be.greaterThan(10);
+
+    expect((await client.post(path, { Title: 'After' })).status).to.equal(201);
+    const [after] = await sql(
+      world.acme,
+      `select colour from entity_statuses where title = 'After'`,
+    );
+    expect(after).to.deep.equal({ colour: 'grey' });
+
+    // A connection that is opened after the migration verifies the new version.
+    expect((await (await world.login(world.globex)).get(path)).status).to.equal(200);
   });
 
-  it('the oldest and the newest release that the migrations are compatible with pass their contract tests', async () => {
-    const releases = await compatibleReleases();
+  it('a build before two compatible migrations serves the tenant after the rollback of the second one', async () => {
+    const { code, stdout, stderr } = await run('rollback', 'acme', '--yes');
+    expect(code, stderr).to.equal(0);
+    expect(stdout).to.equal(`acme: ${afterNext} → ${next.head}\n`);
+    expect(stderr).to.equal('');
 
-    for (const release of new Set([releases.at(0), releases.at(-1)])) {
-      if (release === undefined) continue; // a migration since the last release is not compatible
-      const build = await makeEarlierBuild(release);
-      cleanUps.push(build.remove);
-      await useMigrationsOfThisBuild(build);
-      await expectPassing(build.name, build.file('.'));
-    }
+    const response = await client.get(path, { 'Cache-Control': 'no-cache' });
+    expect(response.status).to.equal(200);
+    expect(response.body.code).to.equal(undefined);
+    expect((await client.post(path, { Title: 'After' })).status).to.equal(201);
+    // The other tenant keeps the second migration.
+    expect(
+      (await (await world.login(world.globex)).post(path, { Title: 'After' })).status,
+    ).to.equal(201);
+    const sizes = (tenant: TestTenant) => sql(tenant, "select to_regclass('sizes')::text as found");
+    expect(await sizes(world.acme)).to.deep.equal([{ found: null }]);
+    expect(await sizes(world.globex)).to.deep.equal([{ found: 'sizes' }]);
+  });
+
+  it('a build that could serve a tenant before a rollback that fails serves it afterwards', async () => {
+    await sql(world.globex, 'create view uses_sizes as select from sizes');
+    const { code, stderr } = await run('rollback', 'globex', '--yes');
+    expect(code, stderr).to.equal(1);
+    expect(stderr).to.equal(
+      'globex was not rolled back: 9999-sizes: cannot drop table sizes because other objects depend on it.\n',
+    );
+
+    const response = await (await world.login(world.globex)).get(path, {
+      'Cache-Control': 'no-cache',
+    });
+    expect(response.status).to.equal(200);
+    expect(response.body.code).to.equal(undefined);
   });
 });
 
-async function expectPassing(name: string, folder: string): Promise<void> {
-  const startedAt = performance.now();
-  const { code, output } = await runTests(folder);
-  const passed = Number(/(\d+) passing/.exec(output)?.[1] ?? 0);
-  console.log(
-    `${name}: ${passed} tests in ${Math.round((performance.now() - startedAt) / 1_000)} s`,
-  );
-  expect(code, output).to.equal(0);
-  expect(passed).to.be.greaterThan(100);
-}
+const afterNext = '9999-sizes';
 
-/** Runs the contract tests of a build, with a PostgreSQL of their own. */
-function runTests(folder: string): Promise<{ code: number | null; output: string }> {
-  const files = contractTests.filter(path => existsSync(join(folder, path)));
-  const { PATH = '', HOME = '' } = process.env;
-  const child = spawn(
-    process.execPath,
-    ['node_modules/mocha/bin/mocha.js', '--reporter', 'dot', '--retries', '1', ...files],
-    {
-      cwd: folder,
-      env: { PATH, HOME },
-    },
-  );
-  let output = '';
-  child.stdout.setEncoding('utf8').on('data', text => (output += text));
-  child.stderr.setEncoding('utf8').on('data', text => (output += text));
-  return new Promise((resolve, reject) => {
-    child.once('error', reject);
-    child.once('close', code => resolve({ code, output }));
-  });
-}
-
-/** Compatible migrations of tables that the contract tests write to. */
-const laterMigrations = {
-  control: `
+const secondCompatibleMigration = `
 import { Migration } from '@mikro-orm/migrations';
 
-export class Later extends Migration {
+export class Sizes extends Migration {
   static readonly compatible = true;
 
   override up(): void {
-    this.addSql("alter table tenants add column later text not null default 'unknown'");
-    this.addSql('create index users_first_name_index on users (first_name)');
+    this.addSql('create table sizes (id integer)');
+  }
+
+  override down(): void {
+    this.addSql('drop table sizes');
   }
 }
-`,
-  tenant: `
+`;
+
+const compatibleMigration = `
 import { Migration } from '@mikro-orm/migrations';
 
-export class Later extends Migration {
+export class Colours extends Migration {
   static readonly compatible = true;
 
   override up(): void {
-    // Audit entries show whole rows, so a column of an audited table would change what the tests
-    // expect of them.
-    this.addSql("alter table activities add column later text not null default 'unknown'");
-    this.addSql('create table later (entity_id bigint references entities on delete cascade)');
-    this.addSql('create index promotions_name_index on promotions (name)');
-    this.addSql('drop index entities_currency_id_id_index');
+    this.addSql("alter table entity_statuses add column colour text not null default 'grey'");
+    this.addSql('create index entity_statuses_colour_index on entity_statuses (colour)');
+    this.addSql('select pg_sleep(0.3)');
+  }
+
+  override down(): void {
+    this.addSql('alter table entity_statuses drop column colour');
   }
 }
-`,
-};
+`;
