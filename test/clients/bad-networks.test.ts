@@ -234,7 +234,7 @@ describe('TypeScript client behind bad networks', () => {
     await eventually(() => stalled.connections === 1);
   });
 
-  it('a signal of the application ends a call and a stream that wait for the service, also after garbage collections', async () => {
+  it('a signal of the application ends a call and a stream that wait for the service, which are not sent again, also after garbage collections', async () => {
     const client = await logIn();
     await using stalled = await stalledService(/auth|stream/);
     hold = request => fetch(new Request(`${stalled.url}${new URL(request.url).pathname}`, request));
@@ -246,11 +246,22 @@ describe('TypeScript client behind bad networks', () => {
       client.GET('/api/v1/OrderStatuses', { signal }),
       client.followChanges({}, signal).next(),
     ]);
-    await eventually(() => stalled.requests === 3 && stalled.collections > 2);
+    const other = client.GET('/api/v1/OrderStatuses').catch(error => error);
+    await eventually(() => stalled.requests === 4 && stalled.collections > 2);
     stop.abort(new Error('enough'));
 
     const reasons = (await ended).map(each => each.status === 'rejected' && each.reason.message);
     expect(reasons).to.deep.equal(['enough', 'enough', 'enough']);
+
+    // All of them lose their connections now, and only the other one is sent again, three times.
+    const sent: string[] = [];
+    hold = async request => {
+      sent.push(new URL(request.url).pathname);
+      throw new TypeError('fetch failed');
+    };
+    stalled.loseConnections();
+    expect(await other).to.be.instanceOf(TypeError);
+    expect(sent).to.deep.equal(Array(3).fill('/api/v1/OrderStatuses'));
   });
 
   it('a change that was limited is repeated after Retry-After, and a login that was limited fails at once', async () => {
@@ -381,6 +392,7 @@ async function stalledService(silent: RegExp) {
     get connections() {
       return sockets.size;
     },
+    loseConnections: () => server.closeAllConnections(),
     async [Symbol.asyncDispose]() {
       clearInterval(timer);
       server.closeAllConnections();

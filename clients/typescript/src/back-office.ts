@@ -114,8 +114,8 @@ export function createBackOffice(options: BackOfficeOptions): BackOffice {
   });
   const connection = {
     baseUrl,
-    send: (request: Request) => session.send(request),
-    openStream: (request: Request) => session.openStream(request),
+    send: (request: Request, signal?: AbortSignal | null) => session.send(request, signal),
+    openStream: (request: Request, signal?: AbortSignal) => session.openStream(request, signal),
   };
   const shared = new SharedChanges(name, connection, session);
 

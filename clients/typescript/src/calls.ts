@@ -2,6 +2,7 @@ import type { paths } from './api.ts';
 import { type Problem, problemOf } from './problem-error.ts';
 import { type WithConditions, writeQuery } from './query.ts';
 import { drop, isJson } from './response-body.ts';
+import type { SendUntil } from './retries.ts';
 import { retryAfterSeconds } from './retry-after.ts';
 import { unlessAborted } from './unless-aborted.ts';
 
@@ -95,7 +96,7 @@ export type Calls = { [Verb in Method]: Call<Verb> };
 
 interface Connection {
   readonly baseUrl: string;
-  readonly send: (request: Request) => Promise<Response>;
+  readonly send: SendUntil;
 }
 
 /** Creates the calls of all operations. They throw only where `send` does. */
@@ -142,7 +143,7 @@ async function call(
     // A text is sent as it is, with the media type in `headers`: a file of CSV, for instance.
     ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
   });
-  const response = await send(request);
+  const response = await send(request, init.signal);
 
   if (!response.ok && response.status !== 304) return { error: await errorOf(response), response };
   if (parseAs === 'stream') return { data: response.body, response };

@@ -2,7 +2,7 @@ import type { components } from './api.ts';
 import { readPages } from './pages.ts';
 import { ProblemError, problemErrorOf } from './problem-error.ts';
 import { writeQuery } from './query.ts';
-import { wait } from './retries.ts';
+import { type SendUntil, wait } from './retries.ts';
 import { spreadMs } from './retry-after.ts';
 import type { OpenedStream } from './session.ts';
 import { unlessAborted } from './unless-aborted.ts';
@@ -24,8 +24,8 @@ export type StatusListener = (status: FollowStatus, error?: Error) => void;
 
 export interface StreamConnection {
   readonly baseUrl: string;
-  readonly send: (request: Request) => Promise<Response>;
-  readonly openStream: (request: Request) => Promise<OpenedStream>;
+  readonly send: SendUntil;
+  readonly openStream: (request: Request, signal?: AbortSignal) => Promise<OpenedStream>;
 }
 
 interface StreamOptions {
@@ -75,7 +75,7 @@ export async function* streamChanges(
 
     try {
       const request = new Request(address, { headers, ...(signal && { signal }) });
-      const { response, renew } = await unlessAborted(openStream(request), signal);
+      const { response, renew } = await unlessAborted(openStream(request, signal), signal);
       const startedAt = performance.now();
       let reason = '';
 

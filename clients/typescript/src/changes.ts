@@ -101,7 +101,7 @@ async function takePlace(
   const query = writeQuery({ after: 'now', resource });
   const address = `${baseUrl}/api/v1/Changes?${query}`;
   const read = async (): Promise<string> => {
-    const response = await send(new Request(address, signal && { signal }));
+    const response = await send(new Request(address, signal && { signal }), signal);
     await bodyOf(response);
     return response.headers.get('Next-Cursor') ?? 'now';
   };

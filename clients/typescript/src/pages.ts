@@ -1,6 +1,7 @@
 import type { paths } from './api.ts';
 import { bodyOf } from './problem-error.ts';
 import { type WithConditions, writeQuery } from './query.ts';
+import type { SendUntil } from './retries.ts';
 
 type ResponseOf<Path extends keyof paths> = paths[Path] extends {
   get: { responses: { 200: { content: { 'application/json': infer Body } } } };
@@ -22,7 +23,7 @@ export type ListQuery<Path extends ListPath> = paths[Path] extends {
   : never;
 
 interface ReadOptions {
-  send: (request: Request) => Promise<Response>;
+  send: SendUntil;
   baseUrl: string;
   path: string;
   query: object | undefined;
@@ -48,7 +49,7 @@ export async function* readPages<Item>({
   const first = `${path}?${writeQuery({ limit: defaultPage, ...query })}`;
   for (let next: string | undefined = first; next !== undefined; ) {
     const request = new Request(`${baseUrl}${next}`, signal && { signal });
-    const response: Response = await send(request);
+    const response: Response = await send(request, signal);
     yield* await bodyOf<Item[]>(response);
 
     const cursor = response.headers.get('Next-Cursor');

@@ -3,6 +3,14 @@ import { retryAfterMs, spreadMs } from './retry-after.ts';
 import { unlessAborted } from './unless-aborted.ts';
 
 type Send = (request: Request) => Promise<Response>;
+/**
+ * Sends a request until the signal of the application is aborted, which is passed beside the
+ * request: see `unlessAborted`.
+ */
+export type SendUntil = (
+  request: Request,
+  signal?: AbortSignal | null | undefined,
+) => Promise<Response>;
 
 interface RetryOptions {
   /** Repetitions of one request. */
@@ -26,8 +34,8 @@ const maxUploadMs = 10 * 60_000;
  * 504, and after 409 with `Retry-After`, which says that the first of two requests with one key
  * still runs. A request that was limited (429) was not made, so each one is repeated.
  */
-export function withRetries(send: Send, { maxRetries, maxWaitMs }: RetryOptions): Send {
-  return async function sendWithRetries(request) {
+export function withRetries(send: Send, { maxRetries, maxWaitMs }: RetryOptions): SendUntil {
+  return async function sendWithRetries(request, signal) {
     const isRepeatable = mayBeMadeTwice(request);
 
     for (let attempt = 0; ; attempt++) {
@@ -36,8 +44,8 @@ export function withRetries(send: Send, { maxRetries, maxWaitMs }: RetryOptions)
 
       try {
         const response = isRepeatable
-          ? await sendOnce(send, request.clone())
-          : await send(request.clone());
+          ? await sendOnce(send, request.clone(), signal)
+          : await unlessAborted(send(request.clone()), signal);
         const isRepeated = isLimited(response, request) || (isRepeatable && asksToRepeat(response));
         if (isLast || !isRepeated) return response;
 
@@ -46,10 +54,10 @@ export function withRetries(send: Send, { maxRetries, maxWaitMs }: RetryOptions)
         if (askedMs !== undefined) waitMs = Math.max(waitMs, spreadMs(askedMs));
         drop(response);
       } catch (error) {
-        if (isLast || !isRepeatable || request.signal.aborted) throw error;
+        if (isLast || !isRepeatable || signal?.aborted) throw error;
       }
 
-      await wait(waitMs, request.signal);
+      await wait(waitMs, signal);
     }
   };
 }
@@ -59,9 +67,13 @@ export function withRetries(send: Send, { maxRetries, maxWaitMs }: RetryOptions)
  * connection that is lost in its middle is noticed here; the body stays readable.
  * @throws {TypeError} when there is no response in time, as for any other lost connection
  */
-async function sendOnce(send: Send, request: Request): Promise<Response> {
+async function sendOnce(
+  send: Send,
+  request: Request,
+  ended: AbortSignal | null | undefined,
+): Promise<Response> {
   const late = new AbortController();
-  const signal = AbortSignal.any([request.signal, late.signal]);
+  const signal = ended ? AbortSignal.any([ended, late.signal]) : late.signal;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const waitAtMost = (ms: number): void => {
     clearTimeout(timer);
@@ -73,10 +85,10 @@ async function sendOnce(send: Send, request: Request): Promise<Response> {
   let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
 
   try {
-    const response = await unlessAborted(sending, late.signal);
+    const response = await unlessAborted(sending, signal);
     waitAtMost(maxResponseMs);
     if (isJson(response)) reader = response.clone().body?.getReader();
-    while (reader && !(await unlessAborted(reader.read(), late.signal)).done) {
+    while (reader && !(await unlessAborted(reader.read(), signal)).done) {
       waitAtMost(maxResponseMs);
     }
 
@@ -128,7 +140,7 @@ function isUpload({ headers }: Request): boolean {
 }
 
 /** @throws the reason of the signal once it is aborted */
-export function wait(ms: number, signal: AbortSignal | undefined): Promise<void> {
+export function wait(ms: number, signal: AbortSignal | null | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     const abort = (): void => {
       clearTimeout(timer);

@@ -1,4 +1,5 @@
 import { bodyOf, problemOf } from './problem-error.ts';
+import type { SendUntil } from './retries.ts';
 import { SessionLedger } from './session-ledger.ts';
 import { isBrowser, type TabMessage, Tabs } from './tabs.ts';
 import { attempt, type TokenStorage, TokenStore } from './token-store.ts';
@@ -12,14 +13,12 @@ import {
   tokensOf,
 } from './tokens.ts';
 
-type Send = (request: Request) => Promise<Response>;
-
 interface SessionOptions {
   /** What the tabs that share sessions have in common. */
   readonly name: string;
-  readonly send: Send;
+  readonly send: SendUntil;
   /** Sends a request once: a stream that fails is opened again by its reader. */
-  readonly sendOnce: Send;
+  readonly sendOnce: SendUntil;
   readonly baseUrl: string;
   readonly tenant: string;
   readonly tokens: Tokens | undefined;
@@ -92,16 +91,16 @@ export class Session {
    * Sends a request with the access token. Replaces one that is refused, and sends the request
    * again.
    */
-  async send(original: Request): Promise<Response> {
+  async send(original: Request, signal?: AbortSignal | null): Promise<Response> {
     const request = withKey(original);
-    if (request.headers.has('Authorization')) return this.#options.send(request);
+    if (request.headers.has('Authorization')) return this.#options.send(request, signal);
 
-    return (await this.#sendWithToken(request, this.#options.send)).response;
+    return (await this.#sendWithToken(request, this.#options.send, signal)).response;
   }
 
   /** Sends the request for a stream, with the access token. */
-  async openStream(request: Request): Promise<OpenedStream> {
-    const { response, used } = await this.#sendWithToken(request, this.#options.sendOnce);
+  async openStream(request: Request, signal?: AbortSignal): Promise<OpenedStream> {
+    const { response, used } = await this.#sendWithToken(request, this.#options.sendOnce, signal);
 
     return {
       response,
@@ -115,13 +114,14 @@ export class Session {
   /** @returns the response, and the tokens that it was requested with */
   async #sendWithToken(
     request: Request,
-    send: Send,
+    send: SendUntil,
+    signal: AbortSignal | null | undefined,
   ): Promise<{ response: Response; used: SessionTokens | undefined }> {
     await this.#catchUp();
     const used = this.#tokens;
-    if (!used) return { response: await send(this.#anonymous(request)), used };
+    if (!used) return { response: await send(this.#anonymous(request), signal), used };
 
-    const response = await send(authorized(request.clone(), used));
+    const response = await send(authorized(request.clone(), used), signal);
     if (!(await isTokenRefused(response))) return { response, used };
 
     if (this.#tokens === used) {
@@ -131,7 +131,7 @@ export class Session {
 
     const renewed = this.#tokens;
     if (!renewed) return { response, used };
-    return { response: await send(authorized(request, renewed)), used: renewed };
+    return { response: await send(authorized(request, renewed), signal), used: renewed };
   }
 
   /** @throws {ProblemError} when the service refuses the login */
