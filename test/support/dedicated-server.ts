@@ -7,8 +7,10 @@ import { databaseUrl } from '../../src/control/server-urls.ts';
 import { readConfig } from '../../src/lib/config/config.ts';
 import { startEmbeddedPostgres } from '../../src/lib/embedded/postgres.ts';
 import { withConnection } from '../../src/lib/postgres/connection.ts';
+import { addUser, generatePassword } from '../../src/operator/credentials/users.ts';
 import { checkManifest, type Manifest } from '../../src/operator/lifecycle/manifest.ts';
 import { type Provisioned, provision } from '../../src/operator/lifecycle/provision.ts';
+import { findTenant } from '../../src/operator/registry/tenants.ts';
 import { createQuickPasswords } from './quick-passwords.ts';
 import { makeServerFolder, removeServerFolder } from './server-folder.ts';
 import { copyDedicatedTemplate, dedicatedControl } from './server-templates.ts';
@@ -25,6 +27,8 @@ export interface DedicatedServer {
   /** Superuser URL of the database `postgres`. */
   readonly url: string;
   provision(slug: string): Promise<Provisioned>;
+  /** Adds a user `<name>@<slug>.test` with the role `Member` and the scope `All`. */
+  addMember(slug: string, name: string): Promise<void>;
   /** Runs SQL as superuser in the given database, by default `postgres`. */
   sql<Row extends object>(text: string, database?: string): Promise<Row[]>;
   /** Runs SQL as superuser in the control database. */
@@ -64,6 +68,18 @@ export async function createDedicatedServer(
     url: postgres.url,
     // A test may purge a tenant, and make another one with its slug.
     provision: slug => provision(installation, passwords, manifestOf(slug), { reusesSlug: true }),
+    addMember: async (slug, name) => {
+      await addUser(installation, passwords, {
+        tenant: await findTenant(installation, slug),
+        email: `${name}@${slug}.test`,
+        password: generatePassword(),
+        firstName: name,
+        lastName: name,
+        role: 'Member',
+        scope: 'All',
+        entityId: null,
+      });
+    },
     sql: (text, database = 'postgres') => query(databaseUrl(postgres.url, database), text),
     control: text => query(controlUrl, text),
     databaseOf: async slug => {

@@ -1,25 +1,19 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
-import { backupSettings } from '../../support/backup-settings.ts';
+import { useArchivedServer } from '../../support/archived-server.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
-import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useServerFolder } from '../../support/server-folder.ts';
-import { backUp, succeed } from '../../support/succeed.ts';
-import { use } from '../../support/use.ts';
+import { succeed } from '../../support/succeed.ts';
 
 describe('two machines that are copies of one, with its installation id and writer', () => {
-  const server = use(createDedicatedServer);
-  const folder = useServerFolder('archives');
+  const { server, settings } = useArchivedServer();
   let copied: CopiedServer;
   /** The settings of the two machines, which have one target. */
   let first: Record<string, string>;
   let second: Record<string, string>;
 
   before(async () => {
-    for (const slug of ['acme', 'globex']) await server.provision(slug);
-    first = { ...server.environment, ...(await backupSettings(folder)) };
-    await backUp(first);
+    first = settings();
     copied = await copyServer(server.url);
     second = { ...first, DATABASE_URL: databaseUrl(copied.url, 'office') };
   });

@@ -1,34 +1,25 @@
 import { writeFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { expect } from 'chai';
-import { readConfig } from '../../../src/lib/config/config.ts';
 import { makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
 import {
   createArchiveName,
   parseArchiveName,
 } from '../../../src/operator/backup/target/archive-name.ts';
-import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
-import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { sealBytes } from '../../support/age-archives.ts';
-import { ArchiveFacts, archivesIn } from '../../support/archive-facts.ts';
-import { backupSettings } from '../../support/backup-settings.ts';
-import { createDedicatedServer } from '../../support/dedicated-server.ts';
+import { archivesIn } from '../../support/archive-facts.ts';
+import { useArchivedServer } from '../../support/archived-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useServerFolder } from '../../support/server-folder.ts';
-import { backUp, succeed } from '../../support/succeed.ts';
-import { use } from '../../support/use.ts';
+import { succeed } from '../../support/succeed.ts';
 
 describe('the faults that drills find', () => {
-  const server = use(createDedicatedServer);
-  const folder = useServerFolder('archives');
-  const facts = new ArchiveFacts(server);
+  const { server, folder, target, facts, settings } = useArchivedServer();
   let environment: Record<string, string>;
   /** The settings of a host whose identity opens none of the archives. */
   let stranger: Record<string, string>;
-  let target: Target;
 
-  const on = (settings: Record<string, string>, ...args: string[]) =>
-    runCommand('scripts/tenant.ts', args, settings);
+  const on = (chosen: Record<string, string>, ...args: string[]) =>
+    runCommand('scripts/tenant.ts', args, chosen);
   const faults = () =>
     server.control<{ name: string; fault: string }>(
       'select name, fault from archives where fault is not null order by name',
@@ -39,13 +30,10 @@ describe('the faults that drills find', () => {
   };
 
   before(async () => {
-    for (const slug of ['acme', 'globex']) await server.provision(slug);
-    environment = { ...server.environment, ...(await backupSettings(folder)) };
+    environment = settings();
     const { identity } = await makeIdentity();
     await writeFile(`${folder}.stranger`, `${identity}\n`, { mode: 0o600 });
     stranger = { ...environment, BACKUP_IDENTITY_FILE: `${folder}.stranger` };
-    target = await openTarget(readConfig(environment).backup);
-    await backUp(environment);
   });
 
   it('a drill with a wrong identity fails, and says nothing of the archives: none is faulty, and none is made anew', async () => {

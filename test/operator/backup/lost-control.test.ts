@@ -1,17 +1,16 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { useArchivedServer } from '../../support/archived-server.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp, type Script, succeed } from '../../support/succeed.ts';
 import { use } from '../../support/use.ts';
 
 describe('a target with the archives of another control database', () => {
-  const server = use(createDedicatedServer);
+  const { server, folder, settings } = useArchivedServer();
   const other = use(createDedicatedServer);
-  const folder = useServerFolder('archives');
   let environment: Record<string, string>;
 
   const runWell = (script: Script, ...args: string[]) => succeed(environment, script, args);
@@ -26,10 +25,8 @@ describe('a target with the archives of another control database', () => {
       .map(entry => join(entry.parentPath, entry.name))
       .sort();
 
-  before(async () => {
-    environment = { ...server.environment, ...(await backupSettings(folder)) };
-    for (const slug of ['acme', 'globex']) await server.provision(slug);
-    await backUp(environment);
+  before(() => {
+    environment = settings();
   });
 
   it('a second installation in one target neither lists, changes nor removes the archives of the first', async () => {

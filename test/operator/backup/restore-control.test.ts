@@ -4,11 +4,9 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { type AgeIdentity, makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
 import { countText } from '../../../src/operator/command/texts.ts';
-import { addUser, generatePassword } from '../../../src/operator/credentials/users.ts';
 import { membersOf, sealBytes, tarOf } from '../../support/age-archives.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
-import { createQuickPasswords } from '../../support/quick-passwords.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { succeed } from '../../support/succeed.ts';
@@ -45,7 +43,6 @@ function useArchives() {
 
 describe('restore of the control database from an archive sealed with age', () => {
   const { server, folder, settings, identity: ownIdentity, dropControl } = useArchives();
-  const passwords = createQuickPasswords();
   let environment: Record<string, string>;
   let identity: AgeIdentity;
   /** The first archive of the control database. */
@@ -79,20 +76,10 @@ describe('restore of the control database from an archive sealed with age', () =
     environment = settings();
     identity = ownIdentity();
     for (const slug of ['acme', 'globex', 'initech', 'hooli', 'umbra']) {
-      const provisioned = await server.provision(slug);
-      if (slug !== 'acme') continue;
-      for (const name of ['leaver', 'returner', 'replaced', 'removed']) {
-        await addUser(server.installation, passwords, {
-          tenant: provisioned.tenant,
-          email: `${name}@acme.test`,
-          password: generatePassword(),
-          firstName: name,
-          lastName: name,
-          role: 'Member',
-          scope: 'All',
-          entityId: null,
-        });
-      }
+      await server.provision(slug);
+    }
+    for (const name of ['leaver', 'returner', 'replaced', 'removed']) {
+      await server.addMember('acme', name);
     }
     await tenant('client', 'add', 'acme', 'leaver@acme.test', '--name', 'old program');
     await server.control(`update users set disabled_at = now() where email = 'returner@acme.test'`);

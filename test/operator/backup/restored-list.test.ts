@@ -1,26 +1,17 @@
 import { cp, rm } from 'node:fs/promises';
 import { expect } from 'chai';
-import { readConfig } from '../../../src/lib/config/config.ts';
-import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
-import type { Target } from '../../../src/operator/backup/target/target.ts';
-import { ArchiveFacts, archivesIn } from '../../support/archive-facts.ts';
-import { backupSettings } from '../../support/backup-settings.ts';
-import { createDedicatedServer } from '../../support/dedicated-server.ts';
+import { archivesIn } from '../../support/archive-facts.ts';
+import { useArchivedServer } from '../../support/archived-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useServerFolder } from '../../support/server-folder.ts';
-import { backUp, succeed } from '../../support/succeed.ts';
-import { use } from '../../support/use.ts';
+import { succeed } from '../../support/succeed.ts';
 
 const newerRuns = 3;
 
 describe('the list of archives after a loss of rows', () => {
-  const server = use(createDedicatedServer);
-  const folder = useServerFolder('archives');
-  const facts = new ArchiveFacts(server);
+  const { server, folder, target, facts, settings } = useArchivedServer();
   /** The settings of the recovery host, and those of a host without an identity. */
   let recovery: Record<string, string>;
   let timer: Record<string, string>;
-  let target: Target;
 
   const on = (environment: Record<string, string>, ...args: string[]) =>
     succeed(environment, 'tenant', args);
@@ -45,13 +36,10 @@ describe('the list of archives after a loss of rows', () => {
     await server.sql(`create database ${copy} template office`);
   };
 
-  before(async () => {
-    for (const slug of ['acme', 'globex']) await server.provision(slug);
-    recovery = { ...server.environment, ...(await backupSettings(folder)) };
+  before(() => {
+    recovery = settings();
     const { BACKUP_IDENTITY_FILE: _, ...others } = recovery;
     timer = others;
-    target = await openTarget(readConfig(recovery).backup);
-    await backUp(timer);
   });
   // Whatever the test before it has left, the list has every archive of the target as complete,
   // and none as proved: a prune keeps the newest proved one of a tenant, too.

@@ -1,9 +1,6 @@
-import { addUser, generatePassword } from '../../../src/operator/credentials/users.ts';
-import { findTenant } from '../../../src/operator/registry/tenants.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
-import { createQuickPasswords } from '../../support/quick-passwords.ts';
 import { useServerFolder } from '../../support/server-folder.ts';
 import { backUp } from '../../support/succeed.ts';
 import { laterObject, use } from '../../support/use.ts';
@@ -19,20 +16,6 @@ export function useRecoveredServer() {
   let environment: Record<string, string>;
   let recovered: CopiedServer;
 
-  async function addPerson(name: string): Promise<void> {
-    const tenant = await findTenant(server.installation, 'acme');
-    await addUser(server.installation, createQuickPasswords(), {
-      tenant,
-      email: `${name}@acme.test`,
-      password: generatePassword(),
-      firstName: name,
-      lastName: name,
-      role: 'Member',
-      scope: 'All',
-      entityId: null,
-    });
-  }
-
   const addCurrency = async (slug: string, code: string): Promise<void> =>
     void (await server.sql(
       `insert into currencies (code, name) values ('${code}', '${code}')`,
@@ -44,9 +27,9 @@ export function useRecoveredServer() {
     for (const slug of ['acme', 'globex']) await server.provision(slug);
     for (const code of ['EUR', 'CHF']) await addCurrency('acme', code);
     for (const code of ['USD', 'CHF']) await addCurrency('globex', code);
-    for (const name of ['nora', 'otto']) await addPerson(name);
+    for (const name of ['nora', 'otto']) await server.addMember('acme', name);
     recovered = await copyServer(server.url);
-    await addPerson('paul');
+    await server.addMember('acme', 'paul');
     await server.control(`update users set disabled_at = now() where email = 'otto@acme.test'`);
     await backUp(environment);
   });

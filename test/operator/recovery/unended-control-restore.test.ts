@@ -1,14 +1,10 @@
 import { expect } from 'chai';
-import { backupSettings } from '../../support/backup-settings.ts';
-import { createDedicatedServer } from '../../support/dedicated-server.ts';
+import { useArchivedServer } from '../../support/archived-server.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { useServerFolder } from '../../support/server-folder.ts';
-import { backUp, type Script, succeed } from '../../support/succeed.ts';
-import { use } from '../../support/use.ts';
+import { type Script, succeed } from '../../support/succeed.ts';
 
 describe('a restore of the control database that has not ended', () => {
-  const server = use(createDedicatedServer);
-  const folder = useServerFolder('archives');
+  const { server, settings } = useArchivedServer();
   let environment: Record<string, string>;
   /** The first archive of the control database. */
   let first: string;
@@ -26,9 +22,7 @@ describe('a restore of the control database that has not ended', () => {
     ).map(({ slug, status }) => `${slug} ${status}`);
 
   before(async () => {
-    environment = { ...server.environment, ...(await backupSettings(folder)) };
-    for (const slug of ['acme', 'globex']) await server.provision(slug);
-    await backUp(environment);
+    environment = settings();
     [first = ''] = JSON.parse(await run('tenant', 'backup', 'list'))
       .filter(({ tenant }: { tenant: string | null }) => tenant === null)
       .map(({ name }: { name: string }) => name);
