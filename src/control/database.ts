@@ -111,13 +111,13 @@ export async function queryControl<Row extends object>(
  * Returns the rows of a statement of a table, with values of the types that the statement
  * declares.
  */
-export async function queryStatement(
+export async function queryStatement<Row extends object = RowValues>(
   control: ControlDatabase,
-  statement: Statement,
-): Promise<RowValues[]> {
+  statement: Statement<Row>,
+): Promise<Row[]> {
   const pool = await control.em.getConnection().getNativeClient();
   const { json } = statement;
-  if (!json) return (await pool.query<RowValues>(statement)).rows;
+  if (!json) return (await pool.query<Row>(statement)).rows;
 
   const query = { ...statement, types: sentTypes, rowMode: 'array' as const };
   const { fields, rows } = await pool.query<(string | null)[]>(query);
@@ -125,7 +125,7 @@ export async function queryStatement(
   return inRows(
     json,
     rows.map(row => ({ json: jsonRows.write(row) })),
-  );
+  ) as Row[];
 }
 
 interface TransactOptions {

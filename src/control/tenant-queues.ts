@@ -40,7 +40,7 @@ export async function runInQueue<Result>(
  */
 export function controlReads(control: ControlDatabase, request: TenantRequest) {
   return {
-    read: (statement: Statement): Promise<RowValues[]> =>
+    read: <Row extends object = RowValues>(statement: Statement<Row>): Promise<Row[]> =>
       runInQueue(control, 'list', request, () => queryStatement(control, statement)),
   };
 }

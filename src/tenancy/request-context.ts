@@ -126,7 +126,7 @@ export class RequestContext {
   }
 
   /** Returns the rows of a reading statement. */
-  read(select: Statement): Promise<RowValues[]> {
+  read<Row extends object = RowValues>(select: Statement<Row>): Promise<Row[]> {
     return this.#open().reads.read(select, this.deadline);
   }
 
@@ -134,7 +134,10 @@ export class RequestContext {
    * Returns the rows of a statement that may read many records; undefined when it has run for
    * `ms`.
    */
-  readWithin(select: Statement, ms: number): Promise<RowValues[] | undefined> {
+  readWithin<Row extends object = RowValues>(
+    select: Statement<Row>,
+    ms: number,
+  ): Promise<Row[] | undefined> {
     return this.#open().reads.readWithin(select, ms, this.deadline);
   }
 

@@ -2,7 +2,7 @@ import pg from 'pg';
 import { type Column, inRows, type JsonFormat, JsonRows } from './json-columns.ts';
 import type { RowValues, Statement } from './statement.ts';
 
-type Callback = (error: Error | null, rows: RowValues[]) => void;
+type Callback<Row> = (error: Error | null, rows: Row[]) => void;
 type Parse = (text: string) => unknown;
 
 /** The server's description of the columns of a statement. */
@@ -18,14 +18,14 @@ interface RowFormat {
 }
 
 /** The methods of a query that `pg` calls, as far as its types lack them. */
-interface BaseQuery {
+interface BaseQuery<Row> extends pg.Submittable {
   name: string;
   values: unknown[];
-  callback: Callback;
+  callback: Callback<Row>;
   prepare(connection: object): void;
   handleError(error: Error, connection: object): void;
 }
-const BaseQuery = pg.Query as unknown as new (text: string) => BaseQuery;
+const BaseQuery = pg.Query as unknown as new <Row>(text: string) => BaseQuery<Row>;
 
 /** The prepared statements of one connection whose rows the server has described. */
 export class DescribedStatements {
@@ -33,12 +33,12 @@ export class DescribedStatements {
   readonly #formats = new Map<string, RowFormat>();
   #undescribing: object | undefined;
 
-  formatOf({ name, types, json }: Statement): RowFormat | undefined {
+  formatOf({ name, types, json }: Statement<object>): RowFormat | undefined {
     const format = this.#formats.get(name);
     return format?.types === types && format?.json === json ? format : undefined;
   }
 
-  describe({ name, types, json }: Statement, fields: readonly Column[]): RowFormat {
+  describe({ name, types, json }: Statement<object>, fields: readonly Column[]): RowFormat {
     const { getTypeParser } = types ?? pg.types;
     const format = {
       types,
@@ -66,14 +66,14 @@ export class DescribedStatements {
  * stays valid: if a change of a table changed the rows, the server would refuse the statement
  * (`0A000`, after which the connection is not used any more).
  */
-export class PreparedQuery extends BaseQuery {
-  readonly #statement: Statement;
+export class PreparedQuery<Row extends object> extends BaseQuery<Row> {
+  readonly #statement: Statement<Row>;
   readonly #described: DescribedStatements;
   readonly #records: RowValues[] = [];
   #format: RowFormat | undefined;
   #error: Error | undefined;
 
-  constructor(statement: Statement, described: DescribedStatements, callback: Callback) {
+  constructor(statement: Statement<Row>, described: DescribedStatements, callback: Callback<Row>) {
     super(statement.text); // `pg` would copy the statement property by property
     this.name = statement.name;
     this.values = statement.values;
@@ -120,6 +120,6 @@ export class PreparedQuery extends BaseQuery {
 
   handleReadyForQuery(connection: object): void {
     if (this.#error) this.handleError(this.#error, connection);
-    else this.callback(null, inRows(this.#statement.json, this.#records));
+    else this.callback(null, inRows(this.#statement.json, this.#records) as Row[]);
   }
 }

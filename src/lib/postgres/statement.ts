@@ -2,11 +2,18 @@ import type pg from 'pg';
 import { responseTypes } from './column-types.ts';
 import type { JsonFormat } from './json-columns.ts';
 
+/** The key of a property that no statement has: it lets the compiler know the rows. */
+declare const rowType: unique symbol;
+
 /**
  * SQL with its values. Each connection prepares it once, under `name`; with an empty name, it
  * is not prepared.
+ *
+ * `Row` is the type of the rows that its text returns. Whoever writes the text says so, and
+ * the functions that run a statement return rows of that type.
  */
-export interface Statement {
+export interface Statement<Row extends object = RowValues> {
+  readonly [rowType]?: Row;
   readonly name: string;
   readonly text: string;
   readonly values: unknown[];
@@ -23,6 +30,11 @@ export interface Statement {
    */
   readonly withActor?: (actor: string) => Statement;
 }
+
+/** Runs a statement, and returns its rows. */
+export type RunStatement = <Row extends object = RowValues>(
+  statement: Statement<Row>,
+) => Promise<Row[]>;
 
 /** An SQL condition, followed by one value for each `?` in it. */
 export type Condition = readonly [sql: string, ...values: unknown[]];
@@ -56,7 +68,10 @@ const names = new Map<string, string>();
  * Returns a statement that each connection prepares once. Texts must be bounded in number, as
  * their names are kept.
  */
-export function preparedStatement(text: string, values: unknown[]): Statement {
+export function preparedStatement<Row extends object = RowValues>(
+  text: string,
+  values: unknown[],
+): Statement<Row> {
   let name = names.get(text);
   if (name === undefined) {
     name = `statement_${names.size}`;
@@ -66,7 +81,10 @@ export function preparedStatement(text: string, values: unknown[]): Statement {
 }
 
 /** Returns a statement that is planned for its values each time. */
-export function unpreparedStatement(text: string, values: unknown[]): Statement {
+export function unpreparedStatement<Row extends object = RowValues>(
+  text: string,
+  values: unknown[],
+): Statement<Row> {
   return { name: '', ...encoded(text, values) };
 }
 
@@ -89,7 +107,7 @@ export function where(conditions: Conditions, values: unknown[]): string {
   return parts.length > 0 ? ` where ${parts.join(' and ')}` : '';
 }
 
-function encoded(text: string, values: unknown[]): Omit<Statement, 'name'> {
+function encoded(text: string, values: unknown[]): Pick<Statement, 'text' | 'values' | 'types'> {
   // `pg` would write dates in this process's time zone, without the seconds that offsets had in
   // the past.
   const texts = values.map(value => (value instanceof Date ? value.toISOString() : value));

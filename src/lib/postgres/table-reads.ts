@@ -51,6 +51,12 @@ interface PageOptions extends Omit<Page, 'keys' | 'conditions'> {
   keys: readonly (Omit<KeysetKey, 'sql'> & { readonly property: string })[];
 }
 
+/** A record as JSON text, and the values of its sorted fields as PostgreSQL prints them. */
+export interface ListedRecord {
+  readonly json: string;
+  readonly keys: readonly (string | null)[];
+}
+
 /** Builds the statements that read one table. */
 export class TableReads extends TableColumns {
   select(conditions: Conditions): Statement {
@@ -94,10 +100,9 @@ export class TableReads extends TableColumns {
   }
 
   /**
-   * Selects a page of records, in any order: see `pageText`. Each row has `json`, as in
-   * `selectJson`, and `keys`.
+   * Selects a page of records, in any order: see `pageText`. `json` is as in `selectJson`.
    */
-  selectPage(conditions: Conditions, { keys, ...page }: PageOptions): Statement {
+  selectPage(conditions: Conditions, { keys, ...page }: PageOptions): Statement<ListedRecord> {
     const values: unknown[] = [];
     const sortKeys = keys.map(key => ({ ...key, sql: this.sourceOf(key.property) }));
     const text = `
@@ -112,7 +117,7 @@ export class TableReads extends TableColumns {
     const read = (page.limit ?? Number.POSITIVE_INFINITY) + (page.offset ?? 0);
     const isLong = read > oneRowList + 1;
 
-    return { ...unpreparedStatement(text, values), isHeavy: isUnindexed || isLong };
+    return { ...unpreparedStatement<ListedRecord>(text, values), isHeavy: isUnindexed || isLong };
   }
 
   /** Counts records, at most `max` of them. */

@@ -3,7 +3,7 @@ import type { ControlStatements, Installation } from '../../control/installation
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { inTransaction } from '../../lib/postgres/in-transaction.ts';
 import { isoTime } from '../../lib/postgres/iso-time.ts';
-import type { Statement } from '../../lib/postgres/statement.ts';
+import { type RunStatement, unpreparedStatement } from '../../lib/postgres/statement.ts';
 import { type FeedHolder, readFeedHolder } from '../../sales/events/held-feeds.ts';
 import { type FailingState, selectFailingState } from '../../sales/webhooks/failing-webhook.ts';
 import { attemptText } from './tenant-health.ts';
@@ -71,14 +71,14 @@ export async function readWebhooks(
              disabled_reason as reason, failures, ${isoTime('failing_since')} as "failingSince",
              ${isoTime('next_attempt_at')} as "nextAttemptAt", position, resources, actions
         from webhooks w order by id`;
-    const found = (await query({ name: '', text, values: [] })) as unknown as StoredWebhook[];
+    const found = await query(unpreparedStatement<StoredWebhook>(text, []));
 
     const webhooks: WebhookStatus[] = [];
     for (const { position, resources, actions, ...webhook } of found) {
       const [now] = await query(
         selectFailingState({ id: webhook.id, position, resources, actions }),
       );
-      const { waiting, waitingSince, ...attempt } = now as unknown as FailingState;
+      const { waiting, waitingSince, ...attempt } = now as FailingState;
       const reason = webhook.state === 'failing' ? attemptText(attempt) : webhook.reason;
       webhooks.push({ ...webhook, reason, waiting, waitingSince });
     }
@@ -126,34 +126,29 @@ export async function disableWebhook(
   return url;
 }
 
-type Query = (statement: Statement) => Promise<Record<string, unknown>[]>;
-
 async function onTenant<T>(
   installation: Installation,
   slug: string,
-  work: (query: Query) => Promise<T>,
+  work: (query: RunStatement) => Promise<T>,
 ): Promise<T> {
   return connectTenant(installation, await findTenant(installation, slug), client =>
     work(queryOf(client)),
   );
 }
 
-function queryOf(client: pg.Client): Query {
+function queryOf(client: pg.Client): RunStatement {
   return async ({ name: _, ...statement }) => (await client.query(statement)).rows;
 }
 
-async function findWebhookUrl(query: Query, slug: string, id: number): Promise<string> {
-  const [webhook] = await query({
-    name: '',
-    text: 'select url from webhooks where id = $1',
-    values: [id],
-  });
+async function findWebhookUrl(query: RunStatement, slug: string, id: number): Promise<string> {
+  const text = 'select url from webhooks where id = $1';
+  const [webhook] = await query(unpreparedStatement<{ url: string }>(text, [id]));
   if (!webhook) {
     throw new OperatorError(
       `${slug} has no webhook ${id}. List them: bin/backoffice webhooks ${slug}`,
     );
   }
-  return String(webhook.url);
+  return webhook.url;
 }
 
 /** Lets a process serve the webhooks of the tenant now. */

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
+import type { RunStatement } from '../../lib/postgres/statement.ts';
 import { problem } from '../../lib/problems.ts';
 import { type Change, changeOf, seenChange } from './change.ts';
 import { type Cursor, compareCursors, firstCursor, unproved } from './change-cursor.ts';
@@ -12,9 +12,6 @@ import {
 } from './change-statement.ts';
 
 const defaultMaxBytes = 4 * 1024 * 1024;
-
-/** Returns the rows of a reading statement in the database of one tenant. */
-export type Read = (statement: Statement) => Promise<RowValues[]>;
 
 export interface ChangeRequest {
   /** The place after which reading begins; `now`: the end of the final changes. */
@@ -161,7 +158,7 @@ const maxParsedInTurn = 32 * 1024;
  * @throws {Problem} `cursor_expired`
  */
 export async function readChanges(
-  read: Read,
+  read: RunStatement,
   { after, limit, maxBytes = defaultMaxBytes, filter }: ChangeRequest,
 ): Promise<ChangePage> {
   const isNow = after === 'now';
@@ -170,7 +167,7 @@ export async function readChanges(
     : changeStatement(after, filter, limit, maxBytes);
   const rows = await read(statement);
 
-  const [state] = rows as unknown as [FeedState];
+  const state = rows[0] as FeedState; // the statement returns at least one row
   const madeIn = state.stateEra;
   const end = endOf(state);
   if (isNow) {
@@ -179,7 +176,7 @@ export async function readChanges(
 
   requireValid(after, state);
 
-  const scanned = (rows as unknown as ScannedRow[]).filter(({ kind }) => kind !== null);
+  const scanned = rows.filter(({ kind }) => kind !== null);
   const beyond = scanned.find(({ matches, fits }) => matches && !fits);
   const passed = beyond ? scanned.slice(0, scanned.indexOf(beyond)) : scanned;
   const changes = await changesOf(passed, madeIn, filter);

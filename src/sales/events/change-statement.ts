@@ -152,14 +152,14 @@ export function changeStatement(
   { resources, actions = changeActions, ownEntity }: ChangeFilter,
   limit: number,
   maxBytes: number,
-): Statement {
+): Statement<FeedState & ScannedRow> {
   const scan = limit === 0 ? 0 : maxScanned;
   const { id = null, since = null } = ownEntity ?? {};
   const filter = [resources, actions, id, ownedResources];
   const page = [after.madeAt, maxBytes];
   const values = [...placeValues(after), scan, limit + 1, ...filter, ...page, since];
 
-  return { ...preparedStatement(text, values), isHeavy: limit > 100 };
+  return { ...preparedStatement<FeedState & ScannedRow>(text, values), isHeavy: limit > 100 };
 }
 
 /**

@@ -4,6 +4,7 @@ import pLimit from 'p-limit';
 import type { Directory } from '../../control/directory.ts';
 import type { TenantRecord } from '../../control/records.ts';
 import type { EventSink } from '../../lib/http/response/event-stream.ts';
+import type { RunStatement } from '../../lib/postgres/statement.ts';
 import { hasCode, problem } from '../../lib/problems.ts';
 import { requestDeadlineMs, withDeadline } from '../../lib/runtime/deadline.ts';
 import { type Caller, isCallerCurrent } from '../../tenancy/caller.ts';
@@ -11,7 +12,6 @@ import type { TenantDatabases } from '../../tenancy/connections/tenant-databases
 import { selectOwnEntity } from '../../tenancy/own-entity.ts';
 import { type Change, type ChangeInclude, sentChange } from './change.ts';
 import type { Cursor } from './change-cursor.ts';
-import type { Read } from './change-reader.ts';
 import type { ChangeFilter } from './change-sources.ts';
 import type { ChangeWatch } from './change-watch.ts';
 import type { HeldFeeds } from './held-feeds.ts';
@@ -63,7 +63,7 @@ interface Stream extends StreamRequest {
 
 interface Followed {
   readonly feed: TenantFeed;
-  readonly read: Read;
+  readonly read: RunStatement;
   readonly streams: Set<Stream>;
   readonly close: () => void;
 }
@@ -132,7 +132,7 @@ export class ChangeStreams {
   #follow(guid: string): Followed {
     const { watch, databases, directory, heldFeeds } = this.#options;
 
-    const read: Read = statement =>
+    const read: RunStatement = statement =>
       withDeadline(requestDeadlineMs, async deadline => {
         const tenant = await directory.tenant(guid);
         if (!tenant) throw problem('unavailable');
@@ -236,7 +236,7 @@ export class ChangeStreams {
    * Ends the stream of a reader of scope `Self` if the database has another entity under the
    * number of the reader's: the shared pages have all changes of that number.
    */
-  async #endIfOtherEntity(read: Read, stream: Stream): Promise<boolean> {
+  async #endIfOtherEntity(read: RunStatement, stream: Stream): Promise<boolean> {
     const { ownEntity } = stream.filter;
     if (!ownEntity || (await read(selectOwnEntity(ownEntity))).length > 0) return false;
 

@@ -8,6 +8,7 @@ import { type ControlDatabase, queryControl } from '../../control/database.ts';
 import type { Directory } from '../../control/directory.ts';
 import { describeError } from '../../lib/log/describe-error.ts';
 import { serverAddress } from '../../lib/postgres/server-address.ts';
+import type { Statement } from '../../lib/postgres/statement.ts';
 import { maxEntries } from '../../lib/runtime/lru-bounds.ts';
 import type { TenantDatabases } from '../../tenancy/connections/tenant-databases.ts';
 import { type WriteCounters, writeCounters } from './write-counters.ts';
@@ -215,12 +216,13 @@ export class ChangeWatch {
       driver = databases.open(tenant);
     }
 
-    for (const row of await driver.reads.read({
+    const select: Statement<WriteCounters & { readonly name: string }> = {
       name: 'change_watch',
       text: pollText,
       values: [[...guids.keys()]],
-    })) {
-      this.#compare(guids.get(row.name as string) as string, row as unknown as WriteCounters);
+    };
+    for (const row of await driver.reads.read(select)) {
+      this.#compare(guids.get(row.name) as string, row);
     }
   }
 

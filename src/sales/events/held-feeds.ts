@@ -1,6 +1,5 @@
 import type { Logger } from 'pino';
-import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
-import { preparedStatement } from '../../lib/postgres/statement.ts';
+import { preparedStatement, type RunStatement } from '../../lib/postgres/statement.ts';
 
 /**
  * The oldest transaction that holds back changes of a tenant: it is open, and has changed
@@ -65,10 +64,8 @@ const holderText = `
  * Reads the transaction that holds back the changes of the connected database; undefined for a
  * transaction that is younger than `maxHeldSeconds`.
  */
-export async function readFeedHolder(
-  read: (statement: Statement) => Promise<RowValues[]>,
-): Promise<FeedHolder | undefined> {
-  const [holder] = (await read(preparedStatement(holderText, []))) as unknown as FeedHolder[];
+export async function readFeedHolder(read: RunStatement): Promise<FeedHolder | undefined> {
+  const [holder] = await read(preparedStatement<FeedHolder>(holderText, []));
 
   return holder && holder.seconds >= maxHeldSeconds ? holder : undefined;
 }
@@ -121,11 +118,7 @@ export class HeldFeeds {
    * Notes whether a page of the feed was held. Reads and logs the holder of a feed that has
    * been held for 30 s.
    */
-  async note(
-    tenant: string,
-    isHeld: boolean,
-    read: (statement: Statement) => Promise<RowValues[]>,
-  ): Promise<void> {
+  async note(tenant: string, isHeld: boolean, read: RunStatement): Promise<void> {
     const now = this.#now();
     if (!isHeld) {
       this.#feeds.delete(tenant);

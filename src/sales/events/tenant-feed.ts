@@ -1,7 +1,8 @@
 import pLimit from 'p-limit';
+import type { RunStatement } from '../../lib/postgres/statement.ts';
 import { seenChange } from './change.ts';
 import { type Cursor, cursorText } from './change-cursor.ts';
-import { type ChangePage, type Read, readChanges } from './change-reader.ts';
+import { type ChangePage, readChanges } from './change-reader.ts';
 import { type ChangeFilter, changeSources } from './change-sources.ts';
 
 /**
@@ -22,7 +23,7 @@ const everything: ChangeFilter = { resources: [...changeSources.keys()] };
  * one core of its server.
  */
 export class TenantFeed {
-  readonly #read: Read;
+  readonly #read: RunStatement;
   readonly #onChanges: () => void;
   readonly #onPage: (page: ChangePage) => void;
   /** The shared reads that have begun since the last wake, by their cursors, until they end. */
@@ -37,7 +38,11 @@ export class TenantFeed {
   #timer: NodeJS.Timeout | undefined;
 
   /** @param onPage called with each page that is read */
-  constructor(read: Read, onChanges: () => void, onPage: (page: ChangePage) => void = () => {}) {
+  constructor(
+    read: RunStatement,
+    onChanges: () => void,
+    onPage: (page: ChangePage) => void = () => {},
+  ) {
     this.#read = read;
     this.#onChanges = onChanges;
     this.#onPage = onPage;

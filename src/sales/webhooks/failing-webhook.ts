@@ -1,7 +1,10 @@
 import { isoTime } from '../../lib/postgres/iso-time.ts';
-import { preparedStatement, type Statement } from '../../lib/postgres/statement.ts';
+import {
+  preparedStatement,
+  type RunStatement,
+  type Statement,
+} from '../../lib/postgres/statement.ts';
 import { firstCursor, parseCursor } from '../events/change-cursor.ts';
-import type { Read } from '../events/change-reader.ts';
 import { maxScanned, placeValues } from '../events/change-statement.ts';
 import type { PlacedWebhook, StoredEndpoint } from './endpoint-state.ts';
 
@@ -10,6 +13,11 @@ export interface FailingWebhook extends FailingState {
   readonly id: number;
   /** The host and the port of its URL. The rest of the URL is not shown to operators. */
   readonly host: string;
+}
+
+/** A webhook whose waiting changes are counted. */
+interface FollowedWebhook extends PlacedWebhook {
+  readonly id: number;
 }
 
 /** The result of the last attempt of a webhook, and the messages that wait for it. */
@@ -53,28 +61,29 @@ export function selectFailingState({
   position,
   resources,
   actions,
-}: PlacedWebhook & { readonly id: number }): Statement {
+}: FollowedWebhook): Statement<FailingState> {
   const place = placeValues(parseCursor(position) ?? firstCursor);
 
   return preparedStatement(stateText, [id, ...place, resources, actions]);
 }
 
 /** Reads the failing state of the webhook with an id; undefined: there is no such webhook. */
-export async function readWaiting(read: Read, id: number): Promise<FailingState | undefined> {
-  const [webhook] = await read(preparedStatement(placeText, [id]));
+export async function readWaiting(
+  read: RunStatement,
+  id: number,
+): Promise<FailingState | undefined> {
+  const [webhook] = await read(preparedStatement<FollowedWebhook>(placeText, [id]));
   if (!webhook) return undefined;
 
-  const [state] = await read(
-    selectFailingState(webhook as unknown as PlacedWebhook & { id: number }),
-  );
-  return state as unknown as FailingState | undefined;
+  const [state] = await read(selectFailingState(webhook));
+  return state;
 }
 
 const placeText = 'select id, position, resources, actions from webhooks where id = $1';
 
 /** Returns the enabled webhook that has failed for longest; undefined: none fails. */
 export async function readFailingWebhook(
-  read: Read,
+  read: RunStatement,
   endpoints: readonly StoredEndpoint[],
 ): Promise<FailingWebhook | undefined> {
   const failing = endpoints.filter(
@@ -83,6 +92,6 @@ export async function readFailingWebhook(
   const [first] = failing.sort((one, other) => (one.failingSince ?? 0) - (other.failingSince ?? 0));
   if (!first) return undefined;
 
-  const [state] = (await read(selectFailingState(first))) as unknown as FailingState[];
+  const [state] = await read(selectFailingState(first));
   return state && { id: first.id, host: new URL(first.url).host, ...state };
 }

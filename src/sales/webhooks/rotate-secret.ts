@@ -43,7 +43,7 @@ export async function rotateSecret({
   now,
 }: RotateOptions): Promise<Statement> {
   const [row] = await transaction.query(selectSecrets(webhookId, now));
-  const { secret, previous, previousUntil } = row as unknown as StoredSecrets;
+  const { secret, previous, previousUntil } = row as StoredSecrets;
 
   const oldest = previousUntil.at(-1);
   if (!endPrevious && oldest !== undefined && previous.length >= maxFormer) {
@@ -72,7 +72,7 @@ export async function rotateSecret({
   ]);
 }
 
-const selectSecrets = (webhookId: number, now: number): Statement =>
+const selectSecrets = (webhookId: number, now: number): Statement<StoredSecrets> =>
   preparedStatement(
     `select secret, ${formerSecrets('$2')} as previous,
             array(select ${isoTime('until')} from ${formerOf} where until > to_timestamp($2::float8 / 1000)

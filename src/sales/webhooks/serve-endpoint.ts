@@ -1,11 +1,10 @@
-import type { Statement } from '../../lib/postgres/statement.ts';
+import type { RowValues, RunStatement, Statement } from '../../lib/postgres/statement.ts';
 import type { Change } from '../events/change.ts';
 import { type Cursor, cursorText } from '../events/change-cursor.ts';
-import type { Read } from '../events/change-reader.ts';
 import type { Reader } from '../events/change-sources.ts';
 import { accessMark } from '../events/reader-cursor.ts';
 import { type Item, progressOf } from './endpoint-progress.ts';
-import type { DisabledReason, StoredEndpoint, StoredMessage } from './endpoint-state.ts';
+import type { DisabledReason, StoredEndpoint } from './endpoint-state.ts';
 import { failedSend, type SendResult, type WebhookRequest } from './send-webhook.ts';
 import { changeBody, messageBody, messageIdOf, typeOf } from './webhook-message.ts';
 import { type NextPage, readNext } from './webhook-places.ts';
@@ -15,9 +14,9 @@ import { batchSize, saveProgress, selectDueMessages, selectEndpoints } from './w
 
 /** The services with which one tenant is served. */
 export interface EndpointServices {
-  readonly read: Read;
+  readonly read: RunStatement;
   /** Makes a change in the tenant's database. */
-  readonly change: (statement: Statement) => ReturnType<Read>;
+  readonly change: (statement: Statement) => Promise<RowValues[]>;
   readonly sealer: SecretSealer;
   /**
    * Returns the rights of a user of the tenant; undefined when the user is disabled or deleted.
@@ -82,7 +81,7 @@ export async function serveEndpoint(
   const result: EndpointResult = { isOpen: false, inserted: 0, last: undefined };
   let isSlow = false;
   for (let endpoint: StoredEndpoint | undefined = first; endpoint?.isEnabled && mayGoOn(); ) {
-    const { id, nextAttemptAt, positionAt, dueAt, failingSince } = endpoint;
+    const { id, nextAttemptAt, positionAt, dueAt, failingSince }: StoredEndpoint = endpoint;
     const reader = await services.readerOf(endpoint.userId);
     if (!mayRead(reader, endpoint)) {
       await disable(services, endpoint, result);
@@ -96,7 +95,7 @@ export async function serveEndpoint(
     if (page) onPage(page.isHeld);
     result.last = page?.last ?? result.last;
     const items = [
-      ...(messages as unknown as StoredMessage[]).map(each => ({
+      ...messages.map(each => ({
         ...each,
         type: typeOf(each.body),
         message: each,
@@ -124,7 +123,7 @@ export async function serveEndpoint(
     if (isCutOff) return result;
     if (saved && messages.length < batchSize && page?.isEnd !== false) return result;
     // The endpoint may have been changed meanwhile.
-    [endpoint] = (await read(selectEndpoints(now(), id))) as unknown as StoredEndpoint[];
+    [endpoint] = await read(selectEndpoints(now(), id));
   }
   return result;
 }

@@ -177,9 +177,7 @@ class Serving {
   }
 
   /** @param id only this endpoint; undefined: all */
-  async #read(id?: number): Promise<StoredEndpoint[]> {
-    const rows = await this.#services.read(selectEndpoints(this.#services.now(), id));
-
-    return rows as unknown as StoredEndpoint[];
+  #read(id?: number): Promise<StoredEndpoint[]> {
+    return this.#services.read(selectEndpoints(this.#services.now(), id));
   }
 }

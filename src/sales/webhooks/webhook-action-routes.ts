@@ -302,9 +302,7 @@ async function sendFailedAgain(
 ): Promise<void> {
   const { id, payload, userId } = webhook;
   const read = transaction.query.bind(transaction);
-  const failed = (await read(selectFailed(id, since, maxCounted))) as unknown as {
-    messageId: string;
-  }[];
+  const failed = await read(selectFailed(id, since, maxCounted));
   const leftOut = failed
     .filter(({ messageId }) => isPassed(webhook, messageId))
     .slice(0, maxRetried);

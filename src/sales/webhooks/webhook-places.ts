@@ -1,3 +1,4 @@
+import type { RunStatement } from '../../lib/postgres/statement.ts';
 import { hasCode, problem } from '../../lib/problems.ts';
 import type { Change } from '../events/change.ts';
 import {
@@ -7,7 +8,7 @@ import {
   firstCursor,
   parseCursor,
 } from '../events/change-cursor.ts';
-import { type ChangePage, type Read, readChanges } from '../events/change-reader.ts';
+import { type ChangePage, readChanges } from '../events/change-reader.ts';
 import type { PlacedWebhook } from './endpoint-state.ts';
 import { messageIdOf, ofThisData, placeBefore } from './webhook-message.ts';
 import { selectLastChange } from './webhook-store.ts';
@@ -32,7 +33,7 @@ export interface NextPage extends ChangePage {
 
 /** Reads the changes after the place of a webhook, or the gap that comes before them. */
 export async function readNext(
-  read: Read,
+  read: RunStatement,
   webhook: PlacedWebhook,
   limit: number,
 ): Promise<NextPage> {
@@ -62,7 +63,7 @@ export async function readNext(
  *   does not receive it
  */
 export async function findChange(
-  read: Read,
+  read: RunStatement,
   webhook: PlacedWebhook,
   messageId: string,
 ): Promise<Change> {
@@ -86,7 +87,11 @@ export function isPassed({ position }: PlacedWebhook, messageId: string): boolea
 /**
  * The place after the gap or the change at which a webhook stands, or after all that are final.
  */
-export async function nextPlace(read: Read, webhook: PlacedWebhook, all: boolean): Promise<string> {
+export async function nextPlace(
+  read: RunStatement,
+  webhook: PlacedWebhook,
+  all: boolean,
+): Promise<string> {
   let next: NextPage = all
     ? await readAfter(read, webhook, 'now')
     : await readNext(read, webhook, 1);
@@ -101,7 +106,11 @@ export async function nextPlace(read: Read, webhook: PlacedWebhook, all: boolean
  * change is dated by the begin of its transaction, which may be older than others. Returns no
  * place after that of the webhook, which would leave out changes that have not arrived.
  */
-export async function placeAt(read: Read, webhook: PlacedWebhook, since: Date): Promise<string> {
+export async function placeAt(
+  read: RunStatement,
+  webhook: PlacedWebhook,
+  since: Date,
+): Promise<string> {
   const { last } = await readAfter(read, webhook, 'now');
   const [found] = await read({ ...firstSince, values: [since.toISOString()] });
   const first = found && { era: Number(found.era), xid: Number(found.xid), kind: 0, id: 0 };
@@ -130,7 +139,7 @@ const firstSince = {
 };
 
 function readAfter(
-  read: Read,
+  read: RunStatement,
   { resources, actions }: PlacedWebhook,
   after: Cursor | 'now',
   limit = 1,
@@ -138,7 +147,12 @@ function readAfter(
   return readChanges(read, { after, limit, filter: { resources, actions } });
 }
 
-async function readUnlessExpired(read: Read, webhook: PlacedWebhook, after: Cursor, limit: number) {
+async function readUnlessExpired(
+  read: RunStatement,
+  webhook: PlacedWebhook,
+  after: Cursor,
+  limit: number,
+) {
   try {
     return await readAfter(read, webhook, after, limit);
   } catch (error) {

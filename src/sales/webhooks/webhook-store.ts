@@ -3,7 +3,7 @@ import type { Cursor } from '../events/change-cursor.ts';
 import { isKept, lastMadeAt, placeValues } from '../events/change-statement.ts';
 import { writeCountersSql } from '../events/write-counters.ts';
 import type { EndpointProgress, NewMessage } from './endpoint-progress.ts';
-import type { StoredEndpoint } from './endpoint-state.ts';
+import type { StoredEndpoint, StoredMessage } from './endpoint-state.ts';
 import { formerSecrets } from './rotate-secret.ts';
 
 const ms = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`;
@@ -48,7 +48,7 @@ const trim = `
                   where attempted_at < now() - interval '30 days'))`;
 
 /** @param id of one endpoint; null: all of the tenant */
-export const selectEndpoints = (now: number, id: number | null = null): Statement =>
+export const selectEndpoints = (now: number, id: number | null = null): Statement<StoredEndpoint> =>
   preparedStatement(
     `select id, url, resources, actions, payload, position, ${ms('position_at')} as "positionAt",
             is_enabled as "isEnabled", disabled_reason as "disabledReason", user_id as "userId", version, failures,
@@ -64,7 +64,7 @@ export const selectEndpoints = (now: number, id: number | null = null): Statemen
     [now, id],
   );
 
-export const selectDueMessages = (webhookId: number, now: number): Statement =>
+export const selectDueMessages = (webhookId: number, now: number): Statement<StoredMessage> =>
   preparedStatement(
     `select id, message_id as "messageId", body, failures from webhook_messages
       where webhook_id = $1 and next_attempt_at <= ${time('$2')} order by next_attempt_at, id limit ${batchSize}`,
@@ -167,7 +167,11 @@ export const retryNow = (webhookId: number, changes: number, now: number): State
  * The messages about changes whose last attempt since a moment has failed, and which are not
  * tried again.
  */
-export const selectFailed = (webhookId: number, since: Date, limit: number): Statement =>
+export const selectFailed = (
+  webhookId: number,
+  since: Date,
+  limit: number,
+): Statement<{ messageId: string }> =>
   preparedStatement(
     `select message_id as "messageId" from webhook_deliveries d
       where webhook_id = $1 and attempted_at >= $2 and message_id like 'evt\\_%'

@@ -1,27 +1,27 @@
 import { isConnectionLost, PoolError } from '../../lib/postgres/database-error.ts';
-import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
+import type { Statement } from '../../lib/postgres/statement.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
 import { QueryGroups } from './query-groups.ts';
 import type { TenantClient } from './tenant-client.ts';
 
 /** A read of a short statement. */
-export interface SharedRead {
-  readonly select: Statement;
+export interface SharedRead<Row extends object> {
+  readonly select: Statement<Row>;
   /** The deadline of the request that reads. */
   readonly deadline?: Deadline | undefined;
 }
 
-interface Waiting extends SharedRead {
-  resolve: (rows: RowValues[]) => void;
+interface Waiting extends SharedRead<object> {
+  resolve: (rows: object[]) => void;
   reject: (error: unknown) => void;
 }
 
 interface SharedReadsOptions {
   connect: () => Promise<TenantClient>;
   /** Reads on a connection in use. */
-  readOn: (client: TenantClient, shared: SharedRead) => Promise<RowValues[]>;
+  readOn: <Row extends object>(client: TenantClient, shared: SharedRead<Row>) => Promise<Row[]>;
   /** Reads as if there were no others: on a connection of its own. */
-  readAlone: (shared: SharedRead) => Promise<RowValues[]>;
+  readAlone: <Row extends object>(shared: SharedRead<Row>) => Promise<Row[]>;
 }
 
 const maxGroupSize = 8;
@@ -70,19 +70,20 @@ export class SharedReads {
   }
 
   /** Returns the rows of a short statement. */
-  read(shared: SharedRead): Promise<RowValues[]> {
+  read<Row extends object>(shared: SharedRead<Row>): Promise<Row[]> {
     const { readAlone } = this.#options;
     if (this.#isAlone(shared.select)) return readAlone(shared);
-    return new Promise((resolve, reject) => {
+    return new Promise<Row[]>((resolve, reject) => {
       const fail = (error: unknown): void => {
         if (isConnectionLost(error)) readAlone(shared).then(resolve, reject);
         else reject(error);
       };
-      this.#groups.add({ ...shared, resolve, reject: fail });
+      const settle = resolve as (rows: object[]) => void; // rows of its own statement
+      this.#groups.add({ ...shared, resolve: settle, reject: fail });
     });
   }
 
-  #isAlone({ name }: Statement): boolean {
+  #isAlone({ name }: Statement<object>): boolean {
     return (this.#aloneUntil.get(name) ?? 0) > performance.now();
   }
 

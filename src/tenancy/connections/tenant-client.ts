@@ -1,5 +1,4 @@
 import type { Socket } from 'node:net';
-import type pg from 'pg';
 import { PoolError } from '../../lib/postgres/database-error.ts';
 import { DescribedStatements, PreparedQuery } from '../../lib/postgres/prepared-query.ts';
 import { SessionClient } from '../../lib/postgres/session-client.ts';
@@ -137,15 +136,13 @@ export class TenantClient extends SessionClient {
   }
 
   /** Returns the rows of a statement. */
-  async rows(statement: Statement): Promise<RowValues[]> {
-    if (statement.name === '') return (await this.query<RowValues>(statement)).rows;
+  async rows<Row extends object = RowValues>(statement: Statement<Row>): Promise<Row[]> {
+    if (statement.name === '') return (await this.query<Row>(statement)).rows;
     try {
       return await new Promise((resolve, reject) => {
-        const settle = (error: Error | null, rows: RowValues[]) =>
+        const settle = (error: Error | null, rows: Row[]) =>
           error ? reject(error) : resolve(rows);
-        this.query(
-          new PreparedQuery(statement, this.#described, settle) as unknown as pg.Submittable,
-        );
+        this.query(new PreparedQuery(statement, this.#described, settle));
       });
     } catch (error) {
       // The stack of the caller is of use, that of the socket is not.
@@ -214,7 +211,7 @@ export class TenantClient extends SessionClient {
 
   /** `pg` replaces the stream when TLS begins, so it is read each time. */
   get #stream(): Socket {
-    return (this.connection as unknown as { stream: Socket }).stream;
+    return this.connection.stream as Socket;
   }
 
   /**

@@ -46,7 +46,10 @@ export class TenantReads {
    * Returns the rows. Reads of a short statement share a connection with others. A request that
    * is traced reads alone.
    */
-  read(select: Statement, deadline?: Deadline): Promise<RowValues[]> {
+  read<Row extends object = RowValues>(
+    select: Statement<Row>,
+    deadline?: Deadline,
+  ): Promise<Row[]> {
     const isAlone = !select.isShort || deadline?.trace;
     return isAlone ? this.#readAlone(select, deadline) : this.#shared.read({ select, deadline });
   }
@@ -55,11 +58,11 @@ export class TenantReads {
    * Returns the rows of a statement that may read many records; undefined when PostgreSQL has
    * ended it after `ms`.
    */
-  async readWithin(
-    select: Statement,
+  async readWithin<Row extends object = RowValues>(
+    select: Statement<Row>,
     ms: number,
     deadline?: Deadline,
-  ): Promise<RowValues[] | undefined> {
+  ): Promise<Row[] | undefined> {
     try {
       return await this.#run(select, client => rowsWithin(client, select, ms), deadline);
     } catch (error) {
@@ -77,13 +80,16 @@ export class TenantReads {
     );
   }
 
-  #readAlone(select: Statement, deadline?: Deadline): Promise<RowValues[]> {
+  #readAlone<Row extends object = RowValues>(
+    select: Statement<Row>,
+    deadline?: Deadline,
+  ): Promise<Row[]> {
     return this.#run(select, client => client.rows(select), deadline);
   }
 
   /** Runs a query on a connection of its own; a heavy statement waits for its turn. */
   #run<T>(
-    select: Statement,
+    select: Statement<object>,
     query: (client: TenantClient) => Promise<T>,
     deadline?: Deadline,
   ): Promise<T> {
@@ -109,11 +115,11 @@ export class TenantReads {
 }
 
 /** Returns the rows of a statement, which PostgreSQL ends after `ms` with SQLSTATE 57014. */
-async function rowsWithin(
+async function rowsWithin<Row extends object = RowValues>(
   client: TenantClient,
-  select: Statement,
+  select: Statement<Row>,
   ms: number,
-): Promise<RowValues[]> {
+): Promise<Row[]> {
   const [, , rows] = await client.sendTogether(() => [
     client.query('begin read only'),
     client.query(`set local statement_timeout = ${ms}`),

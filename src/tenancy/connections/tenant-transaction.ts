@@ -23,7 +23,7 @@ export class TenantTransaction {
   }
 
   /** Returns the rows of a statement. */
-  async query(statement: Statement): Promise<RowValues[]> {
+  async query<Row extends object = RowValues>(statement: Statement<Row>): Promise<Row[]> {
     const [rows] = await this.#send(() => [this.#client.rows(statement)]);
     return rows;
   }

@@ -28,7 +28,7 @@ export function traceConnect(
  */
 export function traceQuery<T>(
   trace: Trace | undefined,
-  { text }: Statement,
+  { text }: Statement<object>,
   query: () => Promise<T>,
 ): Promise<T> {
   if (!trace) return query();

@@ -3,9 +3,9 @@ import { ListExport } from '../../lib/http/request/list-parameters/list-export.t
 import type { ListQuery } from '../../lib/http/request/list-parameters/list-query.ts';
 import { nextPath, Page } from '../../lib/http/response/list-page.ts';
 import { Representation } from '../../lib/http/response/representation.ts';
-import type { SelectOptions } from '../../lib/postgres/table-reads.ts';
+import type { ListedRecord, SelectOptions } from '../../lib/postgres/table-reads.ts';
 import { anyOf, listConditions } from './list-conditions.ts';
-import { type ListedRecord, type ListSource, readRecords } from './read-records.ts';
+import { type ListSource, readRecords } from './read-records.ts';
 
 /**
  * Returns a list as the parameters of the request ask for it; without parameters, the plain

@@ -1,15 +1,19 @@
 import type { ListQuery } from '../../lib/http/request/list-parameters/list-query.ts';
 import type { JsonFormat } from '../../lib/postgres/json-columns.ts';
 import type { Condition, RowValues, Statement } from '../../lib/postgres/statement.ts';
+import type { ListedRecord } from '../../lib/postgres/table-reads.ts';
 import type { TableStatements } from '../../lib/postgres/table-statements.ts';
 import { camelCase } from '../../lib/runtime/casing.ts';
 import { listConditions } from './list-conditions.ts';
 
 /** The reads that make the records of a list. */
 interface ListReads {
-  read(statement: Statement): Promise<RowValues[]>;
+  read<Row extends object = RowValues>(statement: Statement<Row>): Promise<Row[]>;
   /** Like `read`, but ends after `ms`, and then returns undefined. Default: `read`. */
-  readWithin?(statement: Statement, ms: number): Promise<RowValues[] | undefined>;
+  readWithin?<Row extends object = RowValues>(
+    statement: Statement<Row>,
+    ms: number,
+  ): Promise<Row[] | undefined>;
 }
 
 /** The source of the records of a list. */
@@ -25,12 +29,6 @@ export interface ListSource {
   json?: JsonFormat;
   /** Turns the JSON text of a record, as that of the columns, into that of the response. */
   toResponse?: (json: string) => string;
-}
-
-/** A record as JSON text, and the values of its sorted fields as PostgreSQL prints them. */
-export interface ListedRecord {
-  readonly json: string;
-  readonly keys: readonly (string | null)[];
 }
 
 /** Reads the records that a request asks for, in their order, beginning after its cursor. */
@@ -53,5 +51,5 @@ export async function readRecords(
     limit,
   });
 
-  return (await reads.read(statement)) as unknown as ListedRecord[];
+  return reads.read(statement);
 }

@@ -1,13 +1,10 @@
 import { expect } from 'chai';
 import pg from 'pg';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
+import type { RunStatement } from '../../../src/lib/postgres/statement.ts';
 import type { Change } from '../../../src/sales/events/change.ts';
 import { type Cursor, firstCursor } from '../../../src/sales/events/change-cursor.ts';
-import {
-  type ChangePage,
-  type Read,
-  readChanges,
-} from '../../../src/sales/events/change-reader.ts';
+import { type ChangePage, readChanges } from '../../../src/sales/events/change-reader.ts';
 import { type ChangeFilter, changeSources } from '../../../src/sales/events/change-sources.ts';
 import { changeStatement } from '../../../src/sales/events/change-statement.ts';
 import { eventually } from '../../support/eventually.ts';
@@ -38,7 +35,7 @@ describe('the reader of changes', () => {
 
   async function reader(filter: ChangeFilter = everything): Promise<ReadPage> {
     const client = await connect(world.acme.adminUrl);
-    const read: Read = async statement => (await client.query(statement)).rows;
+    const read: RunStatement = async statement => (await client.query(statement)).rows;
 
     return (after, limit = 1_000, maxBytes = 1_000_000) =>
       readChanges(read, { after, limit, maxBytes, filter });

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
-import type { Statement } from '../../../src/lib/postgres/statement.ts';
+import type { RunStatement } from '../../../src/lib/postgres/statement.ts';
 import { HeldFeeds, readFeedHolder } from '../../../src/sales/events/held-feeds.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { sql, type TestTenant, useWorld } from '../../support/world.ts';
@@ -10,11 +10,13 @@ describe('a transaction that holds back the changes of a tenant', () => {
   let end: () => Promise<void>;
   let pid: number;
 
-  const read = (tenant: TestTenant) => (statement: Statement) =>
-    withConnection(
-      tenant.adminUrl,
-      async client => (await client.query(statement.text, statement.values)).rows,
-    );
+  const read =
+    (tenant: TestTenant): RunStatement =>
+    statement =>
+      withConnection(
+        tenant.adminUrl,
+        async client => (await client.query(statement.text, statement.values)).rows,
+      );
   const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
   const addChange = (tenant: TestTenant, age: string) =>
     sql(

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import type { RowValues, Statement } from '../../../src/lib/postgres/statement.ts';
 import { withDeadline } from '../../../src/lib/runtime/deadline.ts';
-import { SharedReads } from '../../../src/tenancy/connections/shared-reads.ts';
+import { type SharedRead, SharedReads } from '../../../src/tenancy/connections/shared-reads.ts';
 import type { TenantDriver } from '../../../src/tenancy/connections/tenant-driver.ts';
 import { eventually } from '../../support/eventually.ts';
 import { sql, useLogin, useWorld } from '../../support/world.ts';
@@ -129,7 +129,9 @@ describe('connections that reads share', () => {
     const reads = new SharedReads({
       connect: () => Promise.reject(lost),
       readOn: () => Promise.reject(lost),
-      readAlone: async ({ select }) => [{ value: select.values[0] }],
+      readAlone: async <Row extends object>({ select }: SharedRead<Row>) => [
+        { value: select.values[0] } as Row,
+      ],
     });
 
     const values = [1, 2].map(value =>

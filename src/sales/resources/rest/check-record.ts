@@ -1,4 +1,4 @@
-import type { RowValues, Statement } from '../../../lib/postgres/statement.ts';
+import type { RowValues, RunStatement } from '../../../lib/postgres/statement.ts';
 import { problem } from '../../../lib/problems.ts';
 import { pascalCase } from '../../../lib/runtime/casing.ts';
 import type { FieldError, FieldErrors } from '../../../lib/runtime/field-error.ts';
@@ -18,8 +18,6 @@ export interface UncheckedRecord {
   readonly titles?: Readonly<Record<string, string>>;
 }
 
-type Query = (statement: Statement) => Promise<RowValues[]>;
-
 /**
  * Requires that a record may be written: its references exist, and its fields agree. Reads all
  * of them with one statement, and nothing for a record whose references stay. A reference that
@@ -30,7 +28,7 @@ type Query = (statement: Statement) => Promise<RowValues[]>;
 export async function requireValid(
   resource: ResourceDefinition,
   record: UncheckedRecord,
-  query: Query,
+  query: RunStatement,
 ): Promise<void> {
   const { references = {} } = resource;
   const referred = new ReferredRecords(references);
@@ -145,7 +143,7 @@ function hasError({ errors }: UncheckedRecord, name: string): boolean {
 async function takenError(
   resource: ResourceDefinition,
   record: UncheckedRecord,
-  query: Query,
+  query: RunStatement,
 ): Promise<FieldErrors> {
   const { key, table, unique } = resource;
   const isKept = 'code' in key && Object.keys(record.before).length > 0;

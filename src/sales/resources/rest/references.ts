@@ -1,8 +1,4 @@
-import {
-  preparedStatement,
-  type RowValues,
-  type Statement,
-} from '../../../lib/postgres/statement.ts';
+import { preparedStatement, type Statement } from '../../../lib/postgres/statement.ts';
 import type { TableStatements } from '../../../lib/postgres/table-statements.ts';
 import type { RequestContext } from '../../../tenancy/request-context.ts';
 
@@ -83,14 +79,14 @@ export class ReferredRecords {
    * Looks up what is wanted, all of it with one statement. It locks the records that it finds,
    * which are then not deleted before the record that refers to them commits.
    */
-  async read(query: (statement: Statement) => Promise<RowValues[]>): Promise<void> {
+  async read(query: (statement: Statement<FoundRow>) => Promise<FoundRow[]>): Promise<void> {
     if (this.#wanted.size === 0) return;
 
     const rows = await query(this.#statement());
     for (const id of this.#wanted.keys()) this.#known.set(id, []);
     this.#wanted.clear();
 
-    for (const { property, naming, name, key, title } of rows as unknown as FoundRow[]) {
+    for (const { property, naming, name, key, title } of rows) {
       const isNumber = 'id' in (this.#references[property]?.to.key ?? {});
       const found = { key: isNumber ? Number(key) : key, title };
       this.#known.get(idOf(property, naming, name))?.push(found);
@@ -106,7 +102,7 @@ export class ReferredRecords {
     return this.#known.size;
   }
 
-  #statement(): Statement {
+  #statement(): Statement<FoundRow> {
     const wanted = [...this.#wanted.values()];
     const values: unknown[] = [];
     const selects: string[] = [];
