@@ -7,7 +7,7 @@ import { mayBeCommitted } from '../lib/postgres/commit-outcome.ts';
 import { PoolError } from '../lib/postgres/database-error.ts';
 import { inRows, JsonRows, sentTypes } from '../lib/postgres/json-columns.ts';
 import { migrationOptions } from '../lib/postgres/migration-steps.ts';
-import type { ScramClient } from '../lib/postgres/scram-client.ts';
+import { abortClient } from '../lib/postgres/scram-client.ts';
 import type { RowValues, Statement } from '../lib/postgres/statement.ts';
 import { outcomeUnknown } from '../lib/problems.ts';
 import { answerMs, type Deadline } from '../lib/runtime/deadline.ts';
@@ -163,9 +163,7 @@ export async function transactControl<Result>(
   const pool = await control.em.getConnection().getNativeClient();
   const client = await pool.connect();
   const forgetDeadline = deadline?.onPass(() => {
-    (client as unknown as ScramClient).abort(
-      new PoolError('ETIMEDOUT', 'the request reached its deadline'),
-    );
+    abortClient(client, new PoolError('ETIMEDOUT', 'the request reached its deadline'));
   });
 
   let broken = false;

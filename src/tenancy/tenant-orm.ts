@@ -39,6 +39,6 @@ class NoResultCache {
 export function createTenantOrm(entities: TenantEntities): MikroORM {
   return new MikroORM({
     ...tenantOptions('postgresql://nobody@no-tenant.invalid:1/no_tenant', entities),
-    resultCache: { adapter: NoResultCache as never },
+    resultCache: { adapter: NoResultCache },
   });
 }

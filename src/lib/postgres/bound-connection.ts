@@ -18,10 +18,12 @@ export class BoundConnection extends PostgreSqlConnection {
     const { sql, params: values } =
       typeof query === 'string' ? { sql: query, params } : toRaw(query);
     const bound = bindValues(this.platform, sql, (values ?? []) as readonly unknown[]);
-    const result = await this.executeQuery(bound.sql, async () =>
-      this.transformRawResult(await (ctx ?? this.getClient()).executeQuery(bound), method ?? 'all'),
+    return this.executeQuery(bound.sql, async () =>
+      this.transformRawResult<never>(
+        await (ctx ?? this.getClient()).executeQuery(bound),
+        method ?? 'all',
+      ),
     );
-    return result as never;
   }
 }
 

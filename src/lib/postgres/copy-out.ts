@@ -1,4 +1,3 @@
-import type { Socket } from 'node:net';
 import type pg from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
 
@@ -24,6 +23,6 @@ export async function* copyOut(client: pg.Client, statement: string): AsyncGener
 }
 
 /** Closes a connection at once, whatever it waits for: a running query rejects. */
-export function breakOff(client: pg.ClientBase): void {
-  (client as unknown as { connection: { stream: Socket } }).connection.stream.destroy();
+export function breakOff(client: pg.Client): void {
+  client.connection.stream.destroy();
 }

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type pg from 'pg';
 import { PoolError, sqlState } from './database-error.ts';
-import type { ScramClient } from './scram-client.ts';
+import { abortClient } from './scram-client.ts';
 
 /**
  * Removes dead connections from a pool, also while they are in use. For
@@ -35,9 +35,7 @@ export function removeDeadConnections(pool: pg.Pool, silenceMs: number): void {
 
       for (const each of open) {
         if (each === client || !inUse.has(each)) {
-          (each as unknown as ScramClient).abort(
-            new PoolError('ETIMEDOUT', 'the server sent nothing for too long'),
-          );
+          abortClient(each, new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
         }
       }
     });
@@ -89,5 +87,5 @@ export function tellSilence(pool: pg.Pool): void {
  * the event `connect`.
  */
 function streamOf(client: pg.PoolClient): Socket {
-  return (client.connection as unknown as { stream: Socket }).stream;
+  return client.connection.stream as Socket;
 }

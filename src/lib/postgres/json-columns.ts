@@ -35,8 +35,8 @@ const { BOOL, INT2, INT4, INT8, NUMERIC, TIMESTAMPTZ, JSON: JSON_TYPE, JSONB } =
 const { FLOAT4, FLOAT8, TEXT, VARCHAR, BPCHAR, UUID, INET, DATE, TIME } = pg.types.builtins;
 const int4Array = 1007;
 const int8Array = 1016;
-const textArray = 1009;
-const textsOf = pg.types.getTypeParser(textArray as never);
+const textArray: number = 1009; // which the types of `pg` do not name
+const textsOf = pg.types.getTypeParser(textArray);
 
 const writers = new Map<number, JsonWriter>([
   [INT2, same],

@@ -57,15 +57,22 @@ export async function loadMigrations(folder: MigrationFolder): Promise<LoadedMig
 }
 
 /**
- * Returns what one direction of a migration runs. The migration gets no driver here. So one
- * that queries a database fails, instead of only adding SQL.
+ * Makes a migration without a driver. So one that queries a database fails, instead of only
+ * adding SQL.
+ */
+export function createMigration({ class: Migration }: Pick<LoadedMigration, 'class'>): Migration {
+  return new Migration(undefined as never, undefined as never);
+}
+
+/**
+ * Returns what one direction of a migration runs (`createMigration`).
  * @throws {Error} when its `down` refuses
  */
 export async function migrationQueries(
-  { class: Migration }: Pick<LoadedMigration, 'class'>,
+  loaded: Pick<LoadedMigration, 'class'>,
   direction: 'up' | 'down',
 ): Promise<ReturnType<Migration['getQueries']>> {
-  const migration = new Migration(undefined as never, undefined as never);
+  const migration = createMigration(loaded);
   await migration[direction]();
 
   return migration.getQueries();

@@ -19,11 +19,6 @@ interface LoginInternals {
   _handleAuthSASLContinue(message: { data: string }): Promise<void>;
 }
 
-/** The stream of `pg.Client`, which its types lack: the socket, or TLS above it. */
-interface StreamInternals {
-  readonly connection: { readonly stream: Socket };
-}
-
 /**
  * A client that proves its password at once (`scramProof`). `pg` does so in ten jobs of
  * WebCrypto, each of which waits for a thread, and computes the keys of the password anew for
@@ -31,7 +26,7 @@ interface StreamInternals {
  */
 export class ScramClient extends pg.Client {
   /** The socket below TLS, which replaces the stream when it begins. */
-  readonly #socket = (this as unknown as StreamInternals).connection.stream;
+  readonly #socket = this.connection.stream as Socket;
 
   /**
    * Ends the connection, and drops the bytes that are not sent yet. If the connection were only
@@ -40,7 +35,7 @@ export class ScramClient extends pg.Client {
    * @param error of the running queries
    */
   abort(error: Error): void {
-    const { stream } = (this as unknown as StreamInternals).connection;
+    const { stream } = this.connection;
     if (stream.destroyed) return;
 
     const isReset = this.#socket.remoteAddress !== undefined; // connected by TCP
@@ -57,7 +52,7 @@ export class ScramClient extends pg.Client {
    * keeps it open for a minute, and with it a command that has ended.
    */
   protected leave(): void {
-    (this as unknown as StreamInternals).connection.stream.destroy();
+    this.connection.stream.destroy();
   }
 
   /** Called by `pg` with the first message of the server. */
@@ -76,4 +71,12 @@ export class ScramClient extends pg.Client {
     Object.assign(session, proof, { message: 'SASLResponse' });
     connection.sendSCRAMClientFinalMessage(proof.response);
   }
+}
+
+/**
+ * Ends a connection of a pool, as `ScramClient.abort` does.
+ * @param client of a pool that `connectionConfig` has configured, whose clients are such clients
+ */
+export function abortClient(client: pg.PoolClient, error: Error): void {
+  (client as pg.PoolClient & ScramClient).abort(error);
 }

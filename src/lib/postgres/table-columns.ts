@@ -29,7 +29,7 @@ export class TableColumns {
 
   /** @throws when `entity` is not an entity of MikroORM */
   constructor(entity: EntityClass<object>, view: z.ZodObject) {
-    const meta = EntitySchema.REGISTRY.get(entity as never)?.meta;
+    const meta = EntitySchema.REGISTRY.get(entity)?.meta;
     if (!meta) throw new Error(`${entity.name} is not an entity`);
 
     this.name = meta.tableName;

@@ -5,6 +5,7 @@ import {
   type Condition,
   type Conditions,
   preparedStatement,
+  type RowValues,
   type Statement,
   unpreparedStatement,
   where,
@@ -132,10 +133,10 @@ export class TableReads extends TableColumns {
    * Returns all properties of the entity, timestamps as text, and locks the rows until the
    * transaction ends.
    */
-  selectForUpdate(conditions: Conditions): Statement {
+  selectForUpdate<Row extends object = RowValues>(conditions: Conditions): Statement<Row> {
     const values: unknown[] = [];
     const text = `select ${this.storedProperties} from ${this.name}${where(conditions, values)} for update`;
-    return { ...preparedStatement(text, values), types: entityTypes };
+    return { ...preparedStatement<Row>(text, values), types: entityTypes };
   }
 
   #selectText(

@@ -3,7 +3,11 @@ import type { SchemaVersion } from '../../control/schema-version.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 import { type RecordedMigrations, recordedMigrations } from '../../lib/postgres/migration-names.ts';
-import { loadMigrations, migrationQueries } from '../../lib/postgres/migration-steps.ts';
+import {
+  createMigration,
+  loadMigrations,
+  migrationQueries,
+} from '../../lib/postgres/migration-steps.ts';
 import { quoteLiteral } from '../../lib/postgres/quote.ts';
 import { endSessionsOf } from './tenant-sessions.ts';
 
@@ -30,7 +34,7 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
 
   return Promise.all(
     migrations.map(async migration => {
-      const { name, class: Migration, compatible, digest } = migration;
+      const { name, compatible, digest } = migration;
 
       const statements = async (direction: 'up' | 'down'): Promise<string[]> => {
         const queries = await migrationQueries(migration, direction);
@@ -43,7 +47,7 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
         });
       };
 
-      if (!new Migration(undefined as never, undefined as never).isTransactional()) {
+      if (!createMigration(migration).isTransactional()) {
         // A migration without a transaction that fails halfway cannot be undone. It would save
         // no waiting for locks either: the tenant is out of service while it is migrated.
         throw new OperatorError(

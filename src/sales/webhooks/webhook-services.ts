@@ -91,7 +91,7 @@ export function changeWebhook(
   const condition = webhookCondition(params.id, context);
   const stored = { table: webhookTable, onMissing: 'not_found' } as const;
   return changeWebhooks(services, context, async (transaction, sealer) => {
-    const webhook = await lockRecord(stored, transaction, [condition], precondition);
-    return change(webhook as unknown as LockedWebhook, transaction, sealer);
+    const webhook = await lockRecord<LockedWebhook>(stored, transaction, [condition], precondition);
+    return change(webhook, transaction, sealer);
   });
 }

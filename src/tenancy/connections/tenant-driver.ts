@@ -25,7 +25,7 @@ class TenantConnection extends BoundConnection {
   pool!: TenantPool;
 
   override createKyselyDialect() {
-    return new PostgresDialect({ pool: this.pool as never });
+    return new PostgresDialect({ pool: this.pool });
   }
 
   override async close(): Promise<void> {

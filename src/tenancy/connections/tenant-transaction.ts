@@ -106,10 +106,11 @@ export class TenantTransaction {
    * transaction.
    */
   #asKysely(): Kysely<unknown> {
-    const query = async (...args: Parameters<TenantClient['query']>) =>
-      (await this.#send(() => [this.#client.query(...args) as unknown as Promise<unknown>]))[0];
+    const query = async (text: string, values: unknown[]) =>
+      (await this.#send(() => [this.#client.query(text, values)]))[0];
     const client = { query, release: () => {} };
     const pool = { connect: async () => client, end: async () => {}, options: {} };
+    // It lacks what Kysely calls for cursors alone.
     return new Kysely({ dialect: new PostgresDialect({ pool: pool as never }) });
   }
 }

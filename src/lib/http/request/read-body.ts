@@ -179,7 +179,6 @@ async function parse(ctx: HttpContext, limit: number): Promise<void> {
       text: false,
       multipart: false,
       jsonLimit: limit,
-      parsedMethods: ['POST', 'PUT', 'PATCH'] as never,
       jsonTypes: [json, mergePatch],
     });
     parsers.set(limit, parser);

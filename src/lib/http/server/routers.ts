@@ -1,8 +1,10 @@
 import Router from '@koa/router';
-import type { HttpMiddleware } from '../../request-state.ts';
+import type { HttpMiddleware, RequestState } from '../../request-state.ts';
 
 /** Finds the route of a request. */
 export type Routers = ReturnType<typeof createRouters>;
+
+type ApiRouter = Router<RequestState>;
 
 interface MountedRoute {
   readonly method: string;
@@ -19,16 +21,17 @@ interface MountedRoute {
  * segments has a router of its own, which one look-up finds.
  */
 export function createRouters(routes: readonly MountedRoute[]) {
-  const routers = new Map<string, { router: Router; dispatch: HttpMiddleware }>();
+  const routers = new Map<string, { router: ApiRouter; dispatch: HttpMiddleware }>();
 
   for (const { method, path, handle } of routes) {
     const prefix = prefixOf(path);
     if (!prefix || prefix.includes(':')) {
       throw new Error(`${path} does not begin with three fixed segments`);
     }
-    const router = routers.get(prefix)?.router ?? new Router({ sensitive: true, strict: true });
+    const router =
+      routers.get(prefix)?.router ?? new Router<RequestState>({ sensitive: true, strict: true });
     router.register(path, [method], handle);
-    routers.set(prefix, { router, dispatch: router.routes() as unknown as HttpMiddleware });
+    routers.set(prefix, { router, dispatch: router.routes() as HttpMiddleware });
   }
 
   /** Calls the handler of the matching route, or `next` when no route matches. */

@@ -7,7 +7,11 @@ import {
   type MigrationFolder,
   type RecordedMigrations,
 } from '../../../lib/postgres/migration-names.ts';
-import { loadMigrations } from '../../../lib/postgres/migration-steps.ts';
+import {
+  type LoadedMigration,
+  loadMigrations,
+  migrationQueries,
+} from '../../../lib/postgres/migration-steps.ts';
 import { ArchiveFault } from './archive-fault.ts';
 
 /** A migration as SQL. */
@@ -28,9 +32,9 @@ export async function readSchemaPages(folder: MigrationFolder): Promise<SchemaPa
   const migrations = await loadMigrations(folder);
 
   return Promise.all(
-    migrations.map(async ({ name, class: Migration, digest }) => {
-      const text =
-        digest === null ? await statementsOf(name, Migration) : await readPage(folder, name);
+    migrations.map(async migration => {
+      const { name, digest } = migration;
+      const text = digest === null ? await statementsOf(migration) : await readPage(folder, name);
       return { name, text, digest: createHash('sha256').update(text).digest('hex') };
     }),
   );
@@ -41,15 +45,9 @@ async function readPage(folder: MigrationFolder, name: string): Promise<string> 
   return text.replaceAll('\r\n', '\n');
 }
 
-type MigrationClass = Awaited<ReturnType<typeof loadMigrations>>[number]['class'];
-
-async function statementsOf(name: string, Migration: MigrationClass): Promise<string> {
-  // The migration gets no driver here. So one that queries a database fails, instead of only
-  // adding SQL.
-  const migration = new Migration(undefined as never, undefined as never);
-  await migration.up();
-
-  const statements = migration.getQueries().map(query => {
+async function statementsOf(migration: LoadedMigration): Promise<string> {
+  const { name } = migration;
+  const statements = (await migrationQueries(migration, 'up')).map(query => {
     if (typeof query !== 'string') {
       throw new OperatorError(`${name}: write a migration in plain SQL`);
     }

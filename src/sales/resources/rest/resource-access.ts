@@ -158,13 +158,13 @@ export async function writeRecord(
  * record invalidates nothing.
  * @throws {Problem} `onMissing` when there is no such record; `precondition_failed`
  */
-export async function lockRecord(
+export async function lockRecord<Row extends object = RowValues>(
   { table, onMissing }: Pick<ResourceDefinition, 'table' | 'onMissing'>,
   transaction: TenantTransaction,
   conditions: (Condition | undefined)[],
   precondition?: Precondition,
-): Promise<RowValues> {
-  const [record] = await transaction.query(table.selectForUpdate(conditions));
+): Promise<Row> {
+  const [record] = await transaction.query(table.selectForUpdate<Row>(conditions));
   if (!record) throw problem(onMissing);
   if (precondition) {
     const [viewed] = await transaction.query(table.select(conditions));
