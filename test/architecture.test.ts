@@ -462,7 +462,7 @@ describe('architecture', () => {
       )
       .map(({ path }) => path);
     // it sends what any app of Koa has made
-    expect(untyped).to.deep.equal(['src/lib/http/server/request-listener.ts']);
+    expect(untyped).to.deep.equal(['src/lib/seams/request-listener.ts']);
   });
 
   it('no comment is wider than 96 columns', async () => {

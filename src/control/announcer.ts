@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { connectFirst } from '../lib/postgres/first-in-queue.ts';
 import { atMost } from '../lib/runtime/within.ts';
+import { connectFirst } from '../lib/seams/first-in-queue.ts';
 import { type ChangeTopic, changeChannel, changeTopics } from './change-topics.ts';
 import type { ControlDatabase } from './database.ts';
 

@@ -2,11 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createApiServer } from '../lib/http/server/api-server.ts';
 import { createManagementServer, type UnreadyReason } from '../lib/http/server/management.ts';
 import { refuseUnparsed } from '../lib/http/server/refuse-unparsed.ts';
-import { requestListener } from '../lib/http/server/request-listener.ts';
 import { listen, managementNames, portOf } from '../lib/http/server/server-ports.ts';
 import { sendingMs } from '../lib/http/steps/limit-duration.ts';
 import { requestDeadlineMs } from '../lib/runtime/deadline.ts';
 import { atMost } from '../lib/runtime/within.ts';
+import { requestListener } from '../lib/seams/request-listener.ts';
 import { createApp } from './app.ts';
 import { createServices, type ServiceOptions } from './services.ts';
 

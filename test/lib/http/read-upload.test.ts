@@ -6,9 +6,9 @@ import { pino } from 'pino';
 import { readUpload } from '../../../src/lib/http/request/read-upload.ts';
 import { type ApiServer, createApiServer } from '../../../src/lib/http/server/api-server.ts';
 import { refuseUnparsed } from '../../../src/lib/http/server/refuse-unparsed.ts';
-import { requestListener } from '../../../src/lib/http/server/request-listener.ts';
 import { limitDuration } from '../../../src/lib/http/steps/limit-duration.ts';
 import { problemDetails } from '../../../src/lib/http/steps/problem-details.ts';
+import { requestListener } from '../../../src/lib/seams/request-listener.ts';
 import { rawRequest, sendRaw } from '../../support/raw-http.ts';
 
 /**

@@ -9,10 +9,10 @@ import {
   createApiServer,
 } from '../../../src/lib/http/server/api-server.ts';
 import { refuseUnparsed } from '../../../src/lib/http/server/refuse-unparsed.ts';
-import { requestListener } from '../../../src/lib/http/server/request-listener.ts';
 import { accessLog, type RequestOutcome } from '../../../src/lib/http/steps/access-log.ts';
 import { limitDuration } from '../../../src/lib/http/steps/limit-duration.ts';
 import { problemDetails } from '../../../src/lib/http/steps/problem-details.ts';
+import { requestListener } from '../../../src/lib/seams/request-listener.ts';
 import { rawRequest, sendRaw } from '../../support/raw-http.ts';
 
 describe('a body that never comes', () => {

@@ -5,7 +5,7 @@ import { Readable } from 'node:stream';
 import { isDeepStrictEqual } from 'node:util';
 import { expect } from 'chai';
 import Koa, { type Context } from 'koa';
-import { requestListener } from '../../../src/lib/http/server/request-listener.ts';
+import { requestListener } from '../../../src/lib/seams/request-listener.ts';
 import { eventually } from '../../support/eventually.ts';
 
 /** The parts of one response that a client receives. */
