@@ -4,26 +4,18 @@ import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { readLaterState, replay } from '../../../src/operator/recovery/replay.ts';
 import { eventually } from '../../support/eventually.ts';
 import { readLockWaiters } from '../../support/lock-waiters.ts';
-import { runCommand } from '../../support/run-command.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
+import { slugCommands } from './slug-commands.ts';
 
 describe('slugs that several commands want', () => {
   const world = useWorld();
 
-  const run = (...args: string[]) => runCommand('scripts/backoffice.ts', args, world.environment);
-  const ok = async (...args: string[]): Promise<string> => {
-    const { code, stdout, stderr } = await run(...args);
-    expect(code, `${args.join(' ')}: ${stderr}`).to.equal(0);
-    return stdout;
-  };
-  const provision = (slug: string, ...more: string[]) =>
-    run('provision', slug, '--name', `${slug} Ltd`, '--admin-email', `a@${slug}.test`, ...more);
+  const { run, runWell, provision, endAlias } = slugCommands(world);
+
   const slugOf = async (guid: string) =>
     (await controlSql<{ slug: string }>(world, 'select slug from tenants where guid = ?', [guid]))
       .map(({ slug }) => slug)
       .join();
-  const endAlias = (slug: string) =>
-    controlSql(world, 'update tenant_slugs set alias_until = now() where slug = ?', [slug]);
   /** Inserts a tenant without a database; returns its guid. */
   const insertTenant = async (slug: string, status = 'active', isolated = false) => {
     const [row] = await controlSql<{ guid: string }>(
@@ -56,7 +48,7 @@ describe('slugs that several commands want', () => {
   it('a slug that led to a served company only as an alias is reserved when the alias ends', async () => {
     const guid = await insertTenant('paused', 'suspended');
     await controlSql(world, `update tenants set slug = 'paused-two' where slug = 'paused'`);
-    await ok('edit', 'paused-two', '--alias-days', '9');
+    await runWell('edit', 'paused-two', '--alias-days', '9');
     await controlSql(world, `update tenants set status = 'active' where guid = ?`, [guid]);
     await endAlias('paused');
 
@@ -85,7 +77,7 @@ describe('slugs that several commands want', () => {
     );
     expect(begun?.guid).to.be.a('string').and.not.equal(guid);
 
-    await ok('purge', 'reused', '--yes');
+    await runWell('purge', 'reused', '--yes');
 
     const refused = await provision('reused');
     expect(refused.code).to.equal(1);
@@ -153,7 +145,7 @@ describe('slugs that several commands want', () => {
     expect(second.code).to.equal(1);
     expect(await slugOf(world.acme.guid)).to.equal('acme-first');
     expect((await provision('acme-second')).code, 'the second is free').to.equal(0);
-    await ok('edit', 'acme-first', '--slug', 'acme');
+    await runWell('edit', 'acme-first', '--slug', 'acme');
   });
 
   it('a purge that waits removes the tenant that it was confirmed for, whoever has the slug then', async () => {

@@ -1,38 +1,29 @@
 import { expect } from 'chai';
 import type { ApiResponse, Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
-import { runCommand } from '../../support/run-command.ts';
 import { useEach } from '../../support/use.ts';
 import { controlSql, createWorld } from '../../support/world.ts';
+import { slugCommands } from './slug-commands.ts';
 
 const path = '/api/v1/EntityStatus';
 
 describe('slugs of tenants', () => {
   const world = useEach(() => createWorld());
 
-  const run = (...args: string[]) => runCommand('scripts/backoffice.ts', args, world.environment);
-  const ok = async (...args: string[]): Promise<string> => {
-    const { code, stdout, stderr } = await run(...args);
-    expect(code, `${args.join(' ')}: ${stderr}`).to.equal(0);
-    return stdout;
-  };
+  const { run, runWell, provision, endAlias } = slugCommands(world);
   const json = async <Document>(...args: string[]): Promise<Document> =>
-    JSON.parse(await ok(...args, '--json')) as Document;
+    JSON.parse(await runWell(...args, '--json')) as Document;
   const logged = async (slug: string): Promise<string[]> =>
     (await json<{ items: { command: string }[] }>('logs', slug)).items.map(
       ({ command }) => command,
     );
   const logIn = (tenant: string, who = world.acme.admin): Promise<ApiResponse> =>
     world.anonymous.post('/api/v1/auth/login', who, { 'X-Tenant': tenant });
-  const provision = (slug: string, ...more: string[]) =>
-    run('provision', slug, '--name', `${slug} Ltd`, '--admin-email', `a@${slug}.test`, ...more);
-  const endAliases = (slug: string) =>
-    controlSql(world, `update tenant_slugs set alias_until = now() where slug = ?`, [slug]);
 
   it('a tenant with another slug is found by the former one for a time, and keeps its log and sessions', async () => {
     const other = await world.startAnotherServer();
     const client = await world.login(world.acme);
-    await ok('edit', 'acme', '--name', 'Acme One');
+    await runWell('edit', 'acme', '--name', 'Acme One');
 
     const planned = await json<{ changes: object[] }>(
       'edit',
@@ -75,28 +66,28 @@ describe('slugs of tenants', () => {
     );
     expect(row).to.deep.equal({ days: 30 });
 
-    await ok('user', 'add', 'acme', 'bob@acme.test');
+    await runWell('user', 'add', 'acme', 'bob@acme.test');
     expect(await logged('acme-world')).to.deep.equal(['user add', 'edit', 'edit']);
     expect(await logged('acme')).to.deep.equal(['user add', 'edit', 'edit']);
     expect(await logged('globex')).to.deep.equal([]);
   });
 
   it('a command that is confirmed wants the present slug typed, and an alias leads it to the same tenant', async () => {
-    await ok('edit', 'acme', '--slug', 'acme-world');
+    await runWell('edit', 'acme', '--slug', 'acme-world');
 
     const suspended = await run('suspend', 'acme');
     expect(suspended.code).to.equal(2);
     expect(suspended.stderr).to.match(/^.*\n?acme-world will not be served/);
 
-    await ok('suspend', 'acme', '--yes');
+    await runWell('suspend', 'acme', '--yes');
     expect((await logIn('acme')).status, 'an alias of a suspended tenant').to.be.oneOf([200, 403]);
     await eventually(async () => (await logIn('acme')).status === 403, announcedMs);
-    await ok('resume', 'acme-world');
+    await runWell('resume', 'acme-world');
     await eventually(async () => (await logIn('acme')).status === 200, announcedMs);
   });
 
   it('no tenant gets a slug, an alias or a reserved slug of another, by a command, a manifest or SQL', async () => {
-    await ok('edit', 'acme', '--name', 'Acme One', '--slug', 'acme-world');
+    await runWell('edit', 'acme', '--name', 'Acme One', '--slug', 'acme-world');
 
     for (const [slug, text] of [
       ['acme-world', /is the slug of Acme One/],
@@ -114,7 +105,7 @@ describe('slugs of tenants', () => {
       '--slug is a reserved word.\n',
     );
 
-    await ok('edit', 'acme-world', '--alias-days', '0');
+    await runWell('edit', 'acme-world', '--alias-days', '0');
     expect((await logIn('acme')).status).to.equal(403);
     expect((await run('show', 'acme')).stderr).to.match(/its slug is acme-world/);
 
@@ -141,25 +132,25 @@ describe('slugs of tenants', () => {
   });
 
   it('a tenant takes its own former slug back, and the days of its aliases are set anew', async () => {
-    await ok('edit', 'acme', '--slug', 'acme-world', '--alias-days', '0');
+    await runWell('edit', 'acme', '--slug', 'acme-world', '--alias-days', '0');
 
-    await ok('edit', 'acme-world', '--slug', 'acme', '--alias-days', '2');
+    await runWell('edit', 'acme-world', '--slug', 'acme', '--alias-days', '2');
     expect((await logIn('acme')).status).to.equal(200);
     expect((await logIn('acme-world')).status).to.equal(200);
-    await ok('edit', 'acme', '--alias-days', '60');
+    await runWell('edit', 'acme', '--alias-days', '60');
     const { aliases } = await json<{ aliases: string }>('show', 'acme');
     const end = new Date(Date.now() + 60 * 86_400_000).toISOString().slice(0, 10);
     expect(aliases).to.equal(`acme-world until ${end}`);
-    await endAliases('acme-world');
+    await endAlias('acme-world');
     expect((await run('show', 'acme-world')).code).to.equal(1);
   });
 
   it('a slug of another company is given again only by --reuse-slug, which names the company and is confirmed, and the log begins anew', async () => {
-    await ok('suspend', 'acme', '--yes');
-    await ok('resume', 'acme');
-    await ok('user', 'add', 'acme', 'bob@acme.test');
+    await runWell('suspend', 'acme', '--yes');
+    await runWell('resume', 'acme');
+    await runWell('user', 'add', 'acme', 'bob@acme.test');
     const newSlug = ['--slug', 'acme-world', '--alias-days', '0'];
-    await ok('edit', 'acme', '--name', 'Acme One', ...newSlug);
+    await runWell('edit', 'acme', '--name', 'Acme One', ...newSlug);
 
     const unconfirmed = await provision('acme', '--reuse-slug');
     expect(unconfirmed.code).to.equal(2);
@@ -191,14 +182,14 @@ describe('slugs of tenants', () => {
   });
 
   it('the slug of a purged company is reserved, and that of a clone or of a failed provision is free', async () => {
-    await ok('clone', 'globex', 'globex-test');
-    await ok('delete', 'globex-test', '--yes');
-    await ok('purge', 'globex-test', '--yes');
+    await runWell('clone', 'globex', 'globex-test');
+    await runWell('delete', 'globex-test', '--yes');
+    await runWell('purge', 'globex-test', '--yes');
     expect((await provision('globex-test')).code, 'of a clone').to.equal(0);
 
-    await ok('edit', 'globex', '--slug', 'globex-two');
-    await ok('delete', 'globex', '--yes');
-    await ok('purge', 'globex', '--yes');
+    await runWell('edit', 'globex', '--slug', 'globex-two');
+    await runWell('delete', 'globex', '--yes');
+    await runWell('purge', 'globex', '--yes');
     for (const slug of ['globex', 'globex-two']) {
       const refused = await provision(slug);
       expect(refused.code, slug).to.equal(1);
@@ -219,7 +210,7 @@ describe('slugs of tenants', () => {
       `insert into tenants (slug, name, app_id, server_id, database_name, role_name, role_password)
        select 'unready', 'x', 'x', server_id, 'none of it', 'none', role_password from tenants limit 1`,
     );
-    await ok('purge', 'unready', '--yes');
+    await runWell('purge', 'unready', '--yes');
     expect((await provision('unready')).code, 'never served').to.equal(0);
   });
 });
