@@ -28,34 +28,22 @@ export interface DatabaseFacts {
 
 /**
  * Checks a database from which rows are to be removed.
- * @throws {OperatorError} when it is that of another tenant, its schema is older than this
- *   build's, or the clock of its server differs from this machine's
+ * @throws {OperatorError} when it is that of another tenant, or the clock of its server differs
+ *   from this machine's
  */
 export async function readDatabaseFacts(
   client: pg.Client,
-  { guid, slug }: DueTenant,
+  { guid }: DueTenant,
 ): Promise<DatabaseFacts> {
-  const { rows } = await client.query<{
-    guid: string;
-    version: string;
-    now: Date;
-    isReady: boolean;
-  }>(
-    `select guid, schema_version as version, clock_timestamp() as now,
-            to_regprocedure('remove_old_activities(bigint, bigint, timestamptz)') is not null as "isReady"
-       from tenant_identity`,
+  const { rows } = await client.query<{ guid: string; version: string; now: Date }>(
+    'select guid, schema_version as version, clock_timestamp() as now from tenant_identity',
   );
   const [facts] = rows;
   if (facts?.guid !== guid) {
     throw new OperatorError('the database belongs to another tenant: run bin/backoffice doctor');
   }
 
-  const { version, now, isReady } = facts;
-  if (!isReady) {
-    throw new OperatorError(
-      `its schema is older than this build: run bin/backoffice migrate ${slug}`,
-    );
-  }
+  const { version, now } = facts;
   if (Math.abs(now.getTime() - Date.now()) > maxClockDifferenceMs) {
     throw new OperatorError(
       `its server says it is ${now.toISOString()}, and this machine does not: set the clock`,
