@@ -93,7 +93,7 @@ describe('drill: an upgrade, a return, and both builds at once, under load', fun
     expect(await installation.succeed(former, ['list'])).to.include(head);
   });
 
-  it('after a return, the former build does what neither archives, copies nor migrates, and refuses the rest in one sentence before it writes', async () => {
+  it('after a return, the former build does what neither archives, removes rows, copies nor migrates, and refuses the rest in one sentence before it writes', async () => {
     const installation = await install();
     await installation.migrate(today);
     await installation.start(former);
@@ -111,6 +111,7 @@ describe('drill: an upgrade, a return, and both builds at once, under load', fun
       'user list acme',
       'user add acme bob@acme.test --scope All',
       'user disable acme bob@acme.test --yes',
+      'retention acme --activity 2y',
       'session list acme',
       'session revoke acme --user admin@acme.test --yes',
       'key list acme',
@@ -123,6 +124,8 @@ describe('drill: an upgrade, a return, and both builds at once, under load', fun
       'backup run --all',
       'backup run acme',
       'backup drill --count 2',
+      'retention apply acme',
+      'retention apply --all --dry-run',
       'move acme --to second',
       'clone acme copy',
       'clone acme copy --archive latest',

@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { expect } from 'chai';
 import { backupSettings } from '../../support/backup-settings.ts';
+import { jsonLines } from '../../support/json-lines.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
 import { useOwnDrills } from '../../support/own-drills.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -61,6 +62,7 @@ describe('commands of a build, after a later one has migrated', () => {
               (select json_agg(d order by d.tenant_id, database_name) from tenant_databases d)::text as databases,
               (select json_agg(a order by name) from archives a)::text as archives,
               (select count(*) from backup_runs) as backups,
+              (select count(*) from history_removals) as removals,
               (select count(*) from migration_runs) as runs,
               (select count(*) from migration_outcomes) as outcomes`,
     );
@@ -84,6 +86,11 @@ describe('commands of a build, after a later one has migrated', () => {
     'rollback acme --yes --despite-running',
     'rollback acme --dry-run',
     'backup drill --count 2',
+    'retention apply acme',
+    'retention apply acme --dry-run',
+    'retention apply acme --without-archive',
+    'retention apply --all',
+    'retention apply --all --dry-run',
     'backup run acme',
     'backup run acme --dry-run',
     'backup run --all',
@@ -122,6 +129,18 @@ describe('commands of a build, after a later one has migrated', () => {
       { slug: 'acme', drilled: false, fault: null },
       { slug: 'globex', drilled: true, fault: null },
     ]);
+  });
+
+  it('a retention is applied to the tenants that the later build has not migrated, when they are named, and can be set for the others', async () => {
+    await servers.runWell(['retention', 'acme', '--activity', '2y']);
+    await servers.runWell(['retention', 'globex', '--activity', '2y']);
+
+    const printed = await servers.runWell(['retention', 'apply', 'globex', '--json']);
+
+    expect(jsonLines(printed).at(-1)).to.include({ tenants: 1, failed: 0 });
+    expect(
+      await controlSql(servers.world, 'select kind, state from history_removals'),
+    ).to.deep.equal([{ kind: 'activity', state: 'done' }]);
   });
 
   it('commands that neither copy nor migrate go on, also for a tenant that was migrated', async () => {

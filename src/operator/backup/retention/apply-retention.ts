@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import type { Installation } from '../../../control/installation.ts';
+import { requireNoneLater } from '../../../control/tenant-head.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import type { Queryable } from '../../../lib/postgres/shared-connection.ts';
@@ -87,6 +88,8 @@ class LeftOut extends OperatorError {
  * the newest of these rows. A tenant that fails does not affect the others. A run can be killed
  * at any point: the next one goes on.
  * @param target undefined: no archive is asked for
+ * @throws {LaterBuildError} when a later build has migrated a tenant of the run: only that build
+ *   knows what its rows are
  * @throws {OperatorError} when another run is in progress, a clock is wrong, or a tenant does
  *   not exist
  */
@@ -99,6 +102,7 @@ export async function applyRetention(
   const startedAt = performance.now();
 
   return withBackupLock(installation.controlUrl, 'retention', async control => {
+    await requireNoneLater(control, request.slugs);
     const now = await readSafeTime(control);
     const tenants = await findDueTenants(installation, control, request.slugs, now);
     if (target && tenants.length > 0) await requireWriter(control, target);
@@ -141,7 +145,7 @@ class RetentionRun {
   /**
    * Applies the retention of one tenant, under a lock with which no migration, move or purge
    * changes its database. Under the lock, everything is read once more: since the run began,
-   * the tenant may have been given another database, or a longer retention.
+   * the tenant may have been given another database, a later schema, or a longer retention.
    */
   async apply({ tenantId, slug }: DueTenant): Promise<RetentionOutcome> {
     const { installation, control, request, now, observers } = this.#context;
@@ -160,6 +164,7 @@ class RetentionRun {
       await withTenantUnchanged(control, tenantId, async () => {
         const present = await readPresentTenant(control, tenantId);
         if (!present) return;
+        await requireNoneLater(control, [slug]);
         const [due] = await findDueTenants(installation, control, [slug], now);
         if (!due) return;
 
