@@ -57,7 +57,8 @@ export interface OverdueRetention {
 }
 
 /**
- * Returns the tenants whose retention asked for a removal 60 days ago that was not done since.
+ * Returns the tenants whose retention asked for a removal 60 days ago that was not done since in
+ * their present database, or in the one that it has replaced in this time.
  */
 export async function readOverdueRetention(client: Queryable): Promise<OverdueRetention[]> {
   const { rows } = await client.query<{
@@ -72,7 +73,8 @@ export async function readOverdueRetention(client: Queryable): Promise<OverdueRe
     `select slug, s.name as server, coalesce(p.activity, d.activity, 'forever') as activity,
             coalesce(p.audit, d.audit, 'forever') as audit, now() - make_interval(days => ${maxDueDays}) as "dueSince",
             ${kindNames.map(kind => `${lastDone(kind)} as "${kind}Done"`).join(', ')}
-       from tenants t join servers s on s.id = server_id
+       from tenants t join servers s on s.id = t.server_id
+       join tenant_databases own on own.tenant_id = t.id and own.state = 'current'
        left join retention_policies p on p.tenant_id = t.id
        left join retention_policies d on d.tenant_id is null
       where status <> 'provisioning' and purging_at is null
@@ -94,10 +96,14 @@ export async function readOverdueRetention(client: Queryable): Promise<OverdueRe
   });
 }
 
-/** SQL for the last cutoff before which the rows of a kind were removed from a tenant. */
+/**
+ * SQL for the last cutoff before which the rows of a kind were removed from a tenant. A restored
+ * database may have the rows that were removed from the former one; they are due from then on.
+ */
 const lastDone = (kind: HistoryKind): string =>
   `(select max(removed_before) from history_removals r
-     where r.tenant_id = t.id and kind = '${kind}' and r.state = 'done')`;
+     where r.tenant_id = t.id and kind = '${kind}' and r.state = 'done'
+       and (r.database_name = own.database_name or own.current_since > now() - make_interval(days => ${maxDueDays})))`;
 
 /** Reports tenants that keep rows for 60 days longer than they should. */
 export function checkRetention(overdue: readonly OverdueRetention[]): Finding[] {

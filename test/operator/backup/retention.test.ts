@@ -263,7 +263,7 @@ describe('retention by proved archives', () => {
     expect((await countHistory(world.globex)).activities).to.equal(132);
   });
 
-  it('doctor names a tenant whose retention has been due for 60 days, and no other', async () => {
+  it('doctor names a tenant whose retention has been due for 60 days, and no other, and counts a removal from a former database until the present one is 60 days old', async () => {
     const findings = async (): Promise<string[]> => {
       const overdue = await withConnection(world.installation.controlUrl, readOverdueRetention);
       return checkRetention(overdue).map(({ tenant: slug, check }) => `${slug}: ${check}`);
@@ -279,5 +279,18 @@ describe('retention by proved archives', () => {
     );
 
     expect(await findings()).to.deep.equal(['globex: retention_behind']);
+
+    // As a restore does, which fills another database.
+    await controlSql(world, `update history_removals set database_name = 'former'`);
+    await controlSql(
+      world,
+      `update tenant_databases set current_since = now() - interval '59 days'`,
+    );
+    expect(await findings()).to.deep.equal(['globex: retention_behind']);
+    await controlSql(
+      world,
+      `update tenant_databases set current_since = now() - interval '61 days'`,
+    );
+    expect(await findings()).to.deep.equal(['acme: retention_behind', 'globex: retention_behind']);
   });
 });
