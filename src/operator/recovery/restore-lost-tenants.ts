@@ -64,7 +64,7 @@ export async function restoreLostTenants(
   const restore = async ({ tenant, found }: Lost): Promise<LostTenant> => {
     let archive = found?.expected;
     const { ms, error } = await measure(async () => {
-      if (!found) throw new OperatorError('it has no archive');
+      if (!found) throw noArchiveOf(tenant);
       const onOpened = (opened: typeof archive): void => {
         archive = opened;
       };
@@ -82,6 +82,18 @@ export async function restoreLostTenants(
   };
   return reportOutcomes(context, { hasFailed, text: outcomeText }, observers =>
     runFleet(lost, fleetTasks(installation, concurrency), observers, restore),
+  );
+}
+
+/**
+ * Returns the error of a tenant without an archive. Nobody can tell a tenant that was purged
+ * after the control database was archived from one whose archives were lost: so it is a failure
+ * until an operator has purged it.
+ */
+function noArchiveOf({ slug }: Pick<Tenant, 'slug'>): OperatorError {
+  return new OperatorError(
+    'it has no archive. If it was purged after the control database was archived, purge it again: ' +
+      `bin/backoffice delete ${slug} --yes, then bin/backoffice purge ${slug} --yes. Otherwise find out who has removed its archives`,
   );
 }
 

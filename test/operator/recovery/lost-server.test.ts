@@ -82,6 +82,35 @@ describe('restore of all tenants of a lost server', () => {
     }
   });
 
+  it('a tenant that was purged after the newest archive of the control database fails control restore --all by name, until it is purged again', async () => {
+    await server.provision('soylent');
+    await succeed(environment, 'tenant', ['backup', 'run', '--all']);
+    for (const command of ['delete', 'purge']) {
+      await succeed(environment, 'tenant', [command, 'soylent', '--yes']);
+    }
+    await lose('globex');
+    await server.sql('drop database office with (force)');
+    const restore = () => runCommand('scripts/control.ts', ['restore', '--all'], environment);
+
+    const { code, stdout } = await restore();
+
+    expect(code).to.equal(1);
+    expect(stdout).to.include('globex: restored');
+    expect(stdout).to.include(
+      'soylent: failed: it has no archive. If it was purged after the control database was archived, purge it again: ' +
+        'bin/backoffice delete soylent --yes, then bin/backoffice purge soylent --yes',
+    );
+    expect(stdout).to.include('Run the command again for the tenants that failed.');
+
+    await succeed(environment, 'tenant', ['backup', 'init', '--take-over']);
+    for (const command of ['delete', 'purge']) {
+      await succeed(environment, 'tenant', [command, 'soylent', '--yes']);
+    }
+    const again = await restore();
+    expect(again.code, again.stderr).to.equal(0);
+    expect(again.stdout).to.include('Everybody logs in again.');
+  });
+
   it('a tenant that cannot be restored fails alone, and the exit code is 1', async () => {
     await server.provision('umbrella'); // has no archive
     await lose('umbrella');

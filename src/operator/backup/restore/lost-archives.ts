@@ -16,8 +16,8 @@ export interface OpeningOptions {
 }
 
 /**
- * Returns the newest archive of each of these tenants, by their guids; those without an archive
- * are not among them.
+ * Returns the newest archive of each of these tenants, by their guids; those of which the target
+ * has no object are not among them, also if the control database lists one.
  * @throws {OperatorError} when the target cannot be used
  */
 export async function findNewestArchives(
@@ -46,7 +46,8 @@ export async function findNewestArchives(
 
   for (const { guid } of tenants) {
     const own = byTenant.get(guid) ?? [];
-    const choice = chooseNewest(own, await listArchivesOf(target, id, guid, own));
+    const stored = await listArchivesOf(target, id, guid, own);
+    const choice = stored.length > 0 ? chooseNewest(own, stored) : undefined;
     if (choice) found.set(guid, { ...choice, target, readKeys, maxBytes });
   }
 
