@@ -33,7 +33,7 @@ export async function addServer(
   installation: Installation,
   name: string,
   urlText: string,
-  { capacity, diskGb }: StatedServer,
+  { capacity, diskGib }: StatedServer,
   isDryRun = false,
 ): Promise<boolean> {
   const { control, secrets } = installation;
@@ -82,7 +82,7 @@ export async function addServer(
       ...location,
       identity: identity ?? null,
       ...(capacity !== undefined && { capacity }),
-      ...(diskGb !== undefined && { diskGb }),
+      ...(diskGib !== undefined && { diskGib }),
     });
     await em.flush();
     return true;
@@ -96,7 +96,7 @@ export async function addServer(
     name,
     prefix,
     capacity: capacity ?? null,
-    diskGb: diskGb ?? null,
+    diskGib: diskGib ?? null,
     identity: identity ?? null,
     ...location,
   });
