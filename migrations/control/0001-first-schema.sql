@@ -1077,9 +1077,7 @@ create table migration_runs (
   state text not null default 'running' constraint migration_runs_state_check
     check (state in ('running', 'succeeded', 'failed', 'halted', 'abandoned')),
   head text not null,
-  concurrency integer not null,
   canary integer,
-  max_failures integer,
   requested_by text not null,
   started_at timestamptz not null default now(),
   finished_at timestamptz
@@ -1089,11 +1087,8 @@ comment on column migration_runs.state is
   'halted: after too many failures; abandoned: the process ended without recording a result';
 comment on column migration_runs.head is
   'the last tenant migration of the build that migrates: the goal';
-comment on column migration_runs.concurrency is 'tenants that are migrated at the same time';
 comment on column migration_runs.canary is
   'number of tenants that are migrated first: the others follow only if these succeed';
-comment on column migration_runs.max_failures is
-  'number of failures after which the run halts; null: no limit';
 -- the present run
 create index migration_runs_running_index on migration_runs (id) where state = 'running';
 
@@ -1155,22 +1150,12 @@ create table backup_runs (
   id bigint generated always as identity primary key,
   state text not null default 'running' constraint backup_runs_state_check
     check (state in ('running', 'succeeded', 'failed', 'abandoned')),
-  requested_by text not null,
   started_at timestamptz not null default now(),
   finished_at timestamptz,
-  archived integer not null default 0,
-  unchanged integer not null default 0,
-  failed integer not null default 0,
-  bytes bigint not null default 0,
-  removed integer not null default 0,
   not_removed integer not null default 0,
   strays jsonb not null default '[]'
 );
 comment on table backup_runs is 'One run that archives tenants.';
-comment on column backup_runs.archived is 'number of tenants with a new archive';
-comment on column backup_runs.unchanged is
-  'number of tenants without one, because their newest archive has all of their data';
-comment on column backup_runs.removed is 'number of old archives that were removed';
 comment on column backup_runs.not_removed is
   'number of old archives that the target refused to remove, which does not fail the run';
 comment on column backup_runs.strays is

@@ -48,8 +48,8 @@ export const failuresSql = [
 
 function runSql(state: string, outcome: string, error: string): string {
   return `with run as (
-    insert into migration_runs (head, concurrency, canary, requested_by, state, finished_at)
-    values ('0040', 4, 2, 'jane@office', '${state}', now()) returning id)
+    insert into migration_runs (head, canary, requested_by, state, finished_at)
+    values ('0040', 2, 'jane@office', '${state}', now()) returning id)
     insert into migration_outcomes (run_id, tenant_id, state, from_version, to_version, ms, error, started_at, finished_at)
     select run.id, t.id, ${outcome}, '0039', '0040', 20, ${error}, now(), now() from run, tenants t`;
 }

@@ -7,7 +7,6 @@ import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import type { Queryable } from '../../lib/postgres/shared-connection.ts';
 import { fleetTasks } from '../command/fleet-tasks.ts';
-import { operatorName } from '../command/operator-name.ts';
 import { type FleetObservers, runConcurrently } from '../command/run-fleet.ts';
 import { errorText } from '../command/texts.ts';
 import type { GivenNumbers } from '../databases/copy/carry-numbers.ts';
@@ -192,14 +191,11 @@ export async function runBackup(
     const { notRemoved } = old;
     await recordCovered(control, target, run.covered);
     await forgetGone(control);
-    await endRun(
-      control,
-      id,
-      run.counts,
-      removed,
-      notRemoved.length,
-      list.strayFolders(old.erased),
-    );
+    await endRun(control, id, {
+      failed: run.counts.failed,
+      notRemoved: notRemoved.length,
+      strays: list.strayFolders(old.erased),
+    });
     await claim.release();
 
     const lost = new Set(missing.map(({ tenant }) => tenant));
@@ -461,11 +457,19 @@ async function beginRun(control: Queryable): Promise<string | undefined> {
     `update backup_runs set state = 'abandoned', finished_at = now() where state = 'running'`,
   );
   const { rows } = await control.query<{ id: string }>(
-    'insert into backup_runs (requested_by) values ($1) returning id',
-    [operatorName()],
+    'insert into backup_runs default values returning id',
   );
 
   return rows[0]?.id;
+}
+
+/** The facts that are recorded of a run at its end. */
+interface RunEnd {
+  /** Databases that could not be archived. */
+  readonly failed: number;
+  /** Old archives that the target refused to remove. */
+  readonly notRemoved: number;
+  readonly strays: readonly StrayFolder[];
 }
 
 /**
@@ -475,17 +479,12 @@ async function beginRun(control: Queryable): Promise<string | undefined> {
 async function endRun(
   control: Queryable,
   id: string | undefined,
-  { archived, unchanged, failed, bytes }: RunCounts,
-  removed: number,
-  notRemoved: number,
-  strays: readonly StrayFolder[],
+  { failed, notRemoved, strays }: RunEnd,
 ): Promise<void> {
   await control.query(
-    `update backup_runs set state = case when $4 = 0 then 'succeeded' else 'failed' end, finished_at = now(),
-            archived = $2, unchanged = $3, failed = $4, bytes = $5, removed = $6, not_removed = $7,
-            strays = $8::jsonb
+    `update backup_runs set state = $2, finished_at = now(), not_removed = $3, strays = $4::jsonb
       where id = $1`,
-    [id, archived, unchanged, failed, bytes, removed, notRemoved, JSON.stringify(strays)],
+    [id, failed === 0 ? 'succeeded' : 'failed', notRemoved, JSON.stringify(strays)],
   );
 }
 

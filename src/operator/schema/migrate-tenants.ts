@@ -65,7 +65,7 @@ export async function migrateTenants(
 
   const work = async (control: Queryable): Promise<RunReport> => {
     await requireNoneLater(control, request.slugs);
-    const { id, candidates } = await beginRun(control, head, servers, { ...request, concurrency });
+    const { id, candidates } = await beginRun(control, head, servers, request);
     if (candidates.some(({ atHead }) => !atHead)) observers.onRun?.(id);
 
     const run: SchemaRun = {

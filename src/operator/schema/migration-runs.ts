@@ -40,28 +40,25 @@ export async function beginRun(
   client: Queryable,
   head: string,
   servers: ReadonlyMap<number, { readonly fingerprint: string }>,
-  { slugs, retryFailed = false, concurrency, canary, maxFailures }: RunRequest,
+  { slugs, retryFailed = false, canary }: RunRequest,
 ): Promise<{ id: number; candidates: MigrationCandidate[] }> {
   await closeAbandonedRuns(client);
 
   const { rows: runs } = await client.query<{ id: string }>(
     `with run as (
-       insert into migration_runs (head, concurrency, canary, max_failures, requested_by)
-       values ($1, $2, $3, $4, $5) returning id
+       insert into migration_runs (head, canary, requested_by) values ($1, $2, $3) returning id
      ), outcomes as (
        insert into migration_outcomes (run_id, tenant_id, state, from_version, to_version, finished_at)
        select run.id, t.id, case when done then 'current' else 'pending' end, schema_version,
               case when done then schema_version end, case when done then now() end
-         from run, tenants t join json_each_text($6) f on f.key = t.server_id::text,
+         from run, tenants t join json_each_text($4) f on f.key = t.server_id::text,
               lateral (select coalesce(schema_version = $1 and schema_fingerprint = f.value, false) as done) d
-        where status <> 'provisioning' and ($7::text[] is null or slug = any ($7))
-          and (not $8 or ${lastOutcome} = 'failed')
+        where status <> 'provisioning' and ($5::text[] is null or slug = any ($5))
+          and (not $6 or ${lastOutcome} = 'failed')
      ) select id, pg_advisory_lock(${lockSpaces.run}, id::int) from run`,
     [
       head,
-      concurrency,
       canary,
-      maxFailures,
       operatorName(),
       JSON.stringify(
         Object.fromEntries([...servers].map(([id, { fingerprint }]) => [id, fingerprint])),

@@ -79,7 +79,7 @@ export async function rollback(
       const startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const servers = new Map([[tenant.server.id, { fingerprint: '' }]]);
-      const { id: run } = await beginRun(control, to, servers, { slugs: [slug], concurrency: 1 });
+      const { id: run } = await beginRun(control, to, servers, { slugs: [slug] });
       await recordRunning(control, run, id);
       try {
         // the only step that can be refused comes first

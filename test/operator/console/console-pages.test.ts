@@ -52,8 +52,8 @@ describe('console: pages', () => {
   it('the page of a migration run shows its canaries, and the tenants that were not begun after them', async () => {
     const [run] = await controlSql<{ id: string }>(
       world,
-      `with run as (insert into migration_runs (head, concurrency, canary, requested_by, state)
-                    values ('0001', 4, 1, 'jane@office', 'halted') returning id)
+      `with run as (insert into migration_runs (head, canary, requested_by, state)
+                    values ('0001', 1, 'jane@office', 'halted') returning id)
        insert into migration_outcomes (run_id, tenant_id, state, started_at)
        select run.id, t.id, case slug when 'globex' then 'failed' else 'skipped' end, case slug when 'globex' then now() end
          from run, tenants t returning run_id as id`,
@@ -83,8 +83,8 @@ describe('console: pages', () => {
     };
     const [run] = await controlSql<{ id: string }>(
       world,
-      `with run as (insert into migration_runs (head, concurrency, requested_by, state)
-                    values ('0001', 4, 'jane@office', 'failed') returning id)
+      `with run as (insert into migration_runs (head, requested_by, state)
+                    values ('0001', 'jane@office', 'failed') returning id)
        insert into migration_outcomes (run_id, tenant_id, state, error, failure)
        select run.id, t.id, 'failed', 'it differs', '${JSON.stringify(failure)}'
          from run, tenants t where slug = 'globex' returning run_id as id`,
@@ -107,8 +107,8 @@ describe('console: pages', () => {
 
     await controlSql(
       world,
-      `with run as (insert into migration_runs (head, concurrency, requested_by, state)
-                               values ('0001', 4, 'jane@office', 'failed') returning id)
+      `with run as (insert into migration_runs (head, requested_by, state)
+                               values ('0001', 'jane@office', 'failed') returning id)
        insert into migration_outcomes (run_id, tenant_id, state, error)
        select run.id, t.id, 'failed', 'it is broken' from run, tenants t where slug like 't%'`,
     );

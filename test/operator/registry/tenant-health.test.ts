@@ -79,8 +79,8 @@ describe('health of tenants', () => {
       make: () =>
         controlSql(
           world,
-          `with run as (insert into migration_runs (head, concurrency, requested_by, state)
-                        values ('0001', 4, 'jane@office', 'failed') returning id)
+          `with run as (insert into migration_runs (head, requested_by, state)
+                        values ('0001', 'jane@office', 'failed') returning id)
            insert into migration_outcomes (run_id, tenant_id, state, error)
            select run.id, t.id, 'failed', 'labels exists' from run, tenants t where slug = 'acme'`,
         ),
