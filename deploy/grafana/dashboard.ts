@@ -1,4 +1,4 @@
-import type { MetricDefinition } from '../../src/service/metrics/metrics.ts';
+import type { MetricDefinition } from '../../src/lib/seams/metric-values.ts';
 import { metricDefinitions } from './metric-definitions.ts';
 import { alertTable, figures, statPanel } from './overview.ts';
 import { datasource, type PanelContent, queryOf, unitOf } from './panels.ts';

@@ -1,8 +1,5 @@
-import {
-  createMetrics,
-  type MetricDefinition,
-  type MetricsSources,
-} from '../../src/service/metrics/metrics.ts';
+import type { MetricDefinition } from '../../src/lib/seams/metric-values.ts';
+import { createMetrics, type MetricsSources } from '../../src/service/metrics/metrics.ts';
 import { WorkerMetrics } from '../../src/service/metrics/worker-metrics.ts';
 
 /** A process that has done nothing. Only its definitions are read. */

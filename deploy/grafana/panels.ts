@@ -1,4 +1,4 @@
-import type { MetricDefinition } from '../../src/service/metrics/metrics.ts';
+import type { MetricDefinition } from '../../src/lib/seams/metric-values.ts';
 
 export interface PanelContent {
   readonly title: string;

@@ -1,5 +1,5 @@
 import { Migrator } from '@mikro-orm/migrations';
-import { defineConfig, MikroORM, type Options, PostgreSqlDriver } from '@mikro-orm/postgresql';
+import { defineConfig, MikroORM, type Options } from '@mikro-orm/postgresql';
 import { PostgresDialect } from 'kysely';
 import type pg from 'pg';
 import { BoundConnection } from '../lib/postgres/bound-connection.ts';
@@ -11,6 +11,7 @@ import { abortClient } from '../lib/postgres/scram-client.ts';
 import type { RowValues, Statement } from '../lib/postgres/statement.ts';
 import { outcomeUnknown } from '../lib/problems.ts';
 import { answerMs, type Deadline } from '../lib/runtime/deadline.ts';
+import { OwnDriver } from '../lib/seams/own-driver.ts';
 import { createControlPool } from './control-pool.ts';
 import { controlEntities } from './entities.ts';
 
@@ -41,12 +42,9 @@ export function controlOptions(url: string): Options {
  * MikroORM's driver. Its entity managers send values as parameters, never within the text of a
  * statement.
  */
-class ControlDriver extends PostgreSqlDriver {
-  declare protected readonly connection: ControlConnection;
-
-  constructor(config: ConstructorParameters<typeof PostgreSqlDriver>[0]) {
-    super(config);
-    this.connection = new ControlConnection(config);
+class ControlDriver extends OwnDriver<ControlConnection> {
+  constructor(config: ConstructorParameters<typeof OwnDriver>[0]) {
+    super(config, new ControlConnection(config));
   }
 }
 

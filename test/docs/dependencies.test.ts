@@ -1,4 +1,4 @@
-import { access, readFile } from 'node:fs/promises';
+import { access, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { root } from '../support/command-line.ts';
@@ -19,16 +19,21 @@ describe('the page of dependencies', () => {
     expect(named).to.have.members(Object.keys(dependencies));
   });
 
-  it('the page of dependencies names files that exist, and a test for each private part', async () => {
-    const [, parts = ''] = /## Private parts\n(.*?)\n## /s.exec(page) ?? [];
-    const rows = parts
-      .split('\n')
-      .filter(line => line.startsWith('| '))
-      .slice(2);
-    for (const row of rows) {
-      expect(row).to.match(/`test\/[^`]+\.test\.ts`/);
-    }
+  it('the page of seams has a row with each of its files, and a test for each private part', async () => {
+    const folder = join(root, 'src/lib/seams');
+    const seams = await readFile(join(folder, 'README.md'), 'utf8');
+    const rows = [...seams.matchAll(/^\| .* \| `([\w-]+\.ts)` \| (`test\/.*`) \|$/gm)];
+    const files = (await readdir(folder)).filter(name => name.endsWith('.ts'));
 
+    expect(rows.map(([, file]) => file)).to.have.members(files);
+    for (const [, test = ''] of rows.flatMap(([, , tests = '']) => [
+      ...tests.matchAll(/`([^`]+)`/g),
+    ])) {
+      await access(join(root, test));
+    }
+  });
+
+  it('the page of dependencies names files that exist', async () => {
     for (const [, file = ''] of page.matchAll(
       /`((?:src|test|scripts|deploy)\/[^`]+\.\w+|mikro-orm\.config\.ts)`/g,
     )) {

@@ -4,6 +4,7 @@ import { mkdir, open, readdir, readFile, rename, rm, statfs } from 'node:fs/prom
 import { createConnection, createServer, type Server } from 'node:net';
 import { join, relative } from 'node:path';
 import { OperatorError } from '../log/operator-error.ts';
+import { descriptorOf } from '../seams/server-descriptor.ts';
 import { pathExists } from './cluster.ts';
 import { isServedInSight, pidFile, seesAllProcesses } from './pid-file.ts';
 
@@ -188,15 +189,6 @@ async function syncFolder(folder: string): Promise<void> {
   } finally {
     await directory.close();
   }
-}
-
-/** Node has no public way to name the file descriptor of a server that listens. */
-function descriptorOf(server: Server): number {
-  const { _handle: handle } = server as Server & { _handle?: { fd?: number } };
-  if (handle?.fd === undefined || handle.fd < 0) {
-    throw new Error('the socket has no file descriptor');
-  }
-  return handle.fd;
 }
 
 /**

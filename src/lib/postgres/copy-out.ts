@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
+import { streamOf } from '../seams/stream-of.ts';
 
 /**
  * Yields the rows that a statement `copy … to stdout` sends. The statement begins when the first
@@ -24,5 +25,5 @@ export async function* copyOut(client: pg.Client, statement: string): AsyncGener
 
 /** Closes a connection at once, whatever it waits for: a running query rejects. */
 export function breakOff(client: pg.Client): void {
-  client.connection.stream.destroy();
+  streamOf(client).destroy();
 }

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type pg from 'pg';
+import { streamOf } from '../seams/stream-of.ts';
 import { PoolError, sqlState } from './database-error.ts';
 import { abortClient } from './scram-client.ts';
 
@@ -80,12 +81,4 @@ export function tellSilence(pool: pg.Pool): void {
       throw new PoolError('ETIMEDOUT', 'the server has not answered in time');
     }
   }) as typeof pool.connect;
-}
-
-/**
- * Returns the stream of a connection. `pg` replaces the stream when TLS begins, which is before
- * the event `connect`.
- */
-function streamOf(client: pg.PoolClient): Socket {
-  return client.connection.stream as Socket;
 }

@@ -1,8 +1,8 @@
 import pg from 'pg';
+import { OwnQuery, type QueryCallback } from '../seams/own-query.ts';
 import { type Column, inRows, type JsonFormat, JsonRows } from './json-columns.ts';
 import type { RowValues, Statement } from './statement.ts';
 
-type Callback<Row> = (error: Error | null, rows: Row[]) => void;
 type Parse = (text: string) => unknown;
 
 /** The server's description of the columns of a statement. */
@@ -16,16 +16,6 @@ interface RowFormat {
   /** A row of null. */
   readonly empty: RowValues;
 }
-
-/** The methods of a query that `pg` calls, as far as its types lack them. */
-interface BaseQuery<Row> extends pg.Submittable {
-  name: string;
-  values: unknown[];
-  callback: Callback<Row>;
-  prepare(connection: object): void;
-  handleError(error: Error, connection: object): void;
-}
-const BaseQuery = pg.Query as unknown as new <Row>(text: string) => BaseQuery<Row>;
 
 /** The prepared statements of one connection whose rows the server has described. */
 export class DescribedStatements {
@@ -66,14 +56,18 @@ export class DescribedStatements {
  * stays valid: if a change of a table changed the rows, the server would refuse the statement
  * (`0A000`, after which the connection is not used any more).
  */
-export class PreparedQuery<Row extends object> extends BaseQuery<Row> {
+export class PreparedQuery<Row extends object> extends OwnQuery<Row> {
   readonly #statement: Statement<Row>;
   readonly #described: DescribedStatements;
   readonly #records: RowValues[] = [];
   #format: RowFormat | undefined;
   #error: Error | undefined;
 
-  constructor(statement: Statement<Row>, described: DescribedStatements, callback: Callback<Row>) {
+  constructor(
+    statement: Statement<Row>,
+    described: DescribedStatements,
+    callback: QueryCallback<Row>,
+  ) {
     super(statement.text); // `pg` would copy the statement property by property
     this.name = statement.name;
     this.values = statement.values;

@@ -1,32 +1,16 @@
-import type { Socket } from 'node:net';
-import pg from 'pg';
+import type pg from 'pg';
+import { type LoginProof, ProvingClient } from '../seams/proving-client.ts';
+import { streamOf } from '../seams/stream-of.ts';
 import { scramProof } from './scram.ts';
-
-/** The login of `pg.Client`, which its types lack. */
-interface LoginInternals {
-  readonly saslSession: {
-    readonly mechanism: string;
-    readonly clientNonce: string;
-    /**
-     * The last step: `finalizeSession` of `pg` verifies `serverSignature` after `SASLResponse`.
-     */
-    message: string;
-    response: string;
-    serverSignature: string;
-  };
-  readonly password: unknown;
-  readonly connection: { sendSCRAMClientFinalMessage(response: string): void };
-  _handleAuthSASLContinue(message: { data: string }): Promise<void>;
-}
 
 /**
  * A client that proves its password at once (`scramProof`). `pg` does so in ten jobs of
  * WebCrypto, each of which waits for a thread, and computes the keys of the password anew for
  * each connection.
  */
-export class ScramClient extends pg.Client {
+export class ScramClient extends ProvingClient {
   /** The socket below TLS, which replaces the stream when it begins. */
-  readonly #socket = this.connection.stream as Socket;
+  readonly #socket = streamOf(this);
 
   /**
    * Ends the connection, and drops the bytes that are not sent yet. If the connection were only
@@ -35,7 +19,7 @@ export class ScramClient extends pg.Client {
    * @param error of the running queries
    */
   abort(error: Error): void {
-    const { stream } = this.connection;
+    const stream = streamOf(this);
     if (stream.destroyed) return;
 
     const isReset = this.#socket.remoteAddress !== undefined; // connected by TCP
@@ -52,24 +36,15 @@ export class ScramClient extends pg.Client {
    * keeps it open for a minute, and with it a command that has ended.
    */
   protected leave(): void {
-    this.connection.stream.destroy();
+    streamOf(this).destroy();
   }
 
-  /** Called by `pg` with the first message of the server. */
-  async _handleAuthSASLContinue(message: { data: string }): Promise<void> {
-    const login = this as unknown as LoginInternals;
-    const { saslSession: session, password, connection } = login;
-    const isPlain = session.mechanism === 'SCRAM-SHA-256' && typeof password === 'string';
-    const proof = isPlain ? scramProof(password, session.clientNonce, message.data) : undefined;
-    if (!proof) {
-      return (pg.Client.prototype as unknown as LoginInternals)._handleAuthSASLContinue.call(
-        this,
-        message,
-      );
-    }
-
-    Object.assign(session, proof, { message: 'SASLResponse' });
-    connection.sendSCRAMClientFinalMessage(proof.response);
+  protected override prove(
+    password: string,
+    clientNonce: string,
+    data: string,
+  ): LoginProof | undefined {
+    return scramProof(password, clientNonce, data);
   }
 }
 

@@ -1,5 +1,6 @@
 import pg from 'pg';
 import type { PostgresUrl } from '../config/postgres-url.ts';
+import { connectionParametersOf } from '../seams/connection-parameters.ts';
 import { RolledBackError } from './commit-outcome.ts';
 import { PoolError, sqlState } from './database-error.ts';
 import { quoteLiteral } from './quote.ts';
@@ -256,10 +257,8 @@ function ignoreEnvironment(
   client: pg.Client,
   own: { password: string | typeof missingPassword; options: string | undefined },
 ): void {
-  const parameters = (client as unknown as { connectionParameters: Record<string, unknown> })
-    .connectionParameters;
   Object.assign(client, { password: own.password });
-  Object.assign(parameters, {
+  Object.assign(connectionParametersOf(client), {
     password: own.password,
     options: own.options,
     replication: undefined,

@@ -1,14 +1,8 @@
-import { DateTimeType, DecimalType, type EntityClass, EntitySchema } from '@mikro-orm/postgresql';
+import { DateTimeType, DecimalType, type EntityClass } from '@mikro-orm/postgresql';
 import type { z } from 'zod';
 import { camelCase, snakeCase } from '../runtime/casing.ts';
+import { type EntityColumn, entityColumns } from '../seams/entity-columns.ts';
 import { isoTime } from './iso-time.ts';
-
-/** MikroORM's metadata of a property, as far as it is known before any connection. */
-interface Property {
-  formula?: (table: string) => string;
-  fieldName?: string;
-  type?: unknown;
-}
 
 /** The SQL of one table's columns, by property of its entity and by field of a view. */
 export class TableColumns {
@@ -25,15 +19,13 @@ export class TableColumns {
   protected readonly plainFields: string;
   /** The stored properties, as columns of a `select`. */
   protected readonly storedProperties: string;
-  readonly #properties: Record<string, Property>;
+  readonly #properties: Readonly<Record<string, EntityColumn>>;
 
   /** @throws when `entity` is not an entity of MikroORM */
   constructor(entity: EntityClass<object>, view: z.ZodObject) {
-    const meta = EntitySchema.REGISTRY.get(entity)?.meta;
-    if (!meta) throw new Error(`${entity.name} is not an entity`);
-
-    this.name = meta.tableName;
-    this.#properties = meta.properties as unknown as Record<string, Property>;
+    const { table, columns } = entityColumns(entity);
+    this.name = table;
+    this.#properties = columns;
     const fields = Object.keys(view.shape);
     this.fields = fields
       .map(field => `${this.sourceOf(camelCase(field))} as "${field}"`)

@@ -52,9 +52,11 @@ interface PageOptions extends Omit<Page, 'keys' | 'conditions'> {
   keys: readonly (Omit<KeysetKey, 'sql'> & { readonly property: string })[];
 }
 
+/** A record, or all records of a page, as JSON text. A type, so that it is also `RowValues`. */
+export type JsonRow = { readonly json: string };
+
 /** A record as JSON text, and the values of its sorted fields as PostgreSQL prints them. */
-export interface ListedRecord {
-  readonly json: string;
+export interface ListedRecord extends JsonRow {
   readonly keys: readonly (string | null)[];
 }
 
@@ -74,7 +76,7 @@ export class TableReads extends TableColumns {
    * each row is one record, because a large row would be handled without a pause, and PostgreSQL
    * makes the text, so that a list of 50,000 records takes a quarter of this process's time.
    */
-  selectJson(conditions: Conditions, options: JsonOptions = {}): Statement {
+  selectJson(conditions: Conditions, options: JsonOptions = {}): Statement<JsonRow> {
     const values: unknown[] = [];
     const { orderBy, limit = Number.POSITIVE_INFINITY, json = oneRow } = options;
     const isPage = limit <= oneRowList;
@@ -86,11 +88,11 @@ export class TableReads extends TableColumns {
     const flags = { isShort: limit <= shortList, isHeavy: limit > oneRowList };
     if (isPage) {
       const text = firsts === '' ? records : `select * from (${records}) record${firsts}`;
-      return { ...preparedStatement(text, values), ...flags, json };
+      return { ...preparedStatement<JsonRow>(text, values), ...flags, json };
     }
 
     const text = `select row_to_json(record)::text as json from (${records}) record${firsts}`;
-    return { ...preparedStatement(text, values), ...flags };
+    return { ...preparedStatement<JsonRow>(text, values), ...flags };
   }
 
   /** Selects the record with a key: a row with the column `json`, as of `selectJson`. */

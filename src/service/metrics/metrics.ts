@@ -1,9 +1,4 @@
-import {
-  type Metric,
-  type MetricObjectWithValues,
-  type MetricValue,
-  Registry,
-} from '@prometheus-io/client';
+import { Registry } from '@prometheus-io/client';
 import type { ChangeFeed } from '../../control/change-feed.ts';
 import type { FleetCounts } from '../../control/fleet-counts.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
@@ -11,6 +6,7 @@ import { addCounter, addGauge, addValue, type Sample } from '../../lib/collector
 import type { UnsentResponses } from '../../lib/http/response/unsent-responses.ts';
 import type { RateLimitStore } from '../../lib/http/steps/rate-limit/rate-limit-store.ts';
 import type { LogOutput } from '../../lib/log/log-output.ts';
+import { definitionsOf, type MetricValues } from '../../lib/seams/metric-values.ts';
 import {
   addWebhookMetrics,
   type DeliveryCounts,
@@ -22,17 +18,6 @@ import type { ResponseCache } from '../../tenancy/response-cache/response-cache.
 import { addFleetMetrics } from './fleet-metrics.ts';
 import { addBuildMetric, addNodeMetrics } from './process-metrics.ts';
 import { addRequestMetrics } from './request-metrics.ts';
-
-/** A metric with its current values, as JSON. */
-export type MetricValues = MetricObjectWithValues<MetricValue<string>>;
-
-/** A metric without its values. */
-export interface MetricDefinition {
-  readonly name: string;
-  readonly help: string;
-  readonly type: 'counter' | 'gauge' | 'histogram' | 'summary';
-  readonly labelNames: readonly string[];
-}
 
 export interface MetricsSources {
   databases: Pick<TenantDatabases, 'budgets' | 'largeReads'>;
@@ -168,19 +153,6 @@ export function createMetrics(sources: MetricsSources) {
     contentType: registry.contentType as string,
     definitions: definitionsOf(registry),
   };
-}
-
-/**
- * Returns the definitions of the metrics of a registry. The client has the labels and the type,
- * and does not declare them.
- */
-export function definitionsOf(registry: Registry): MetricDefinition[] {
-  return (registry.getMetricsAsArray() as unknown as (Metric & MetricDefinition)[]).map(metric => ({
-    name: metric.name,
-    help: metric.help,
-    type: metric.type,
-    labelNames: metric.labelNames,
-  }));
 }
 
 /**

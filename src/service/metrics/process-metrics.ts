@@ -1,6 +1,7 @@
-import { type Aggregator, collectDefaultMetrics, type Registry } from '@prometheus-io/client';
+import { collectDefaultMetrics, type Registry } from '@prometheus-io/client';
 import { addGauge } from '../../lib/collectors.ts';
 import { buildVersion } from '../../lib/runtime/build-version.ts';
+import { setAggregator } from '../../lib/seams/metric-values.ts';
 
 /** Metrics of the client that `promtool check metrics` refuses. */
 const misnamed = [
@@ -29,10 +30,6 @@ export function addNodeMetrics(registry: Registry): void {
     if (name.startsWith('nodejs_eventloop_lag_')) setAggregator(registry, name, 'max');
   }
   setAggregator(registry, 'process_start_time_seconds', 'first');
-}
-
-function setAggregator(registry: Registry, name: string, aggregator: Aggregator): void {
-  Object.assign(registry.getSingleMetric(name) ?? {}, { aggregator });
 }
 
 /**

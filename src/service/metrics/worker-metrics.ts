@@ -1,6 +1,11 @@
 import { type MetricValueWithName, Registry } from '@prometheus-io/client';
 import { addValue } from '../../lib/collectors.ts';
-import { definitionsOf, type MetricDefinition, type MetricValues } from './metrics.ts';
+import {
+  definitionsOf,
+  type MetricDefinition,
+  type MetricValues,
+  valuesOf,
+} from '../../lib/seams/metric-values.ts';
 import { addNodeMetrics } from './process-metrics.ts';
 
 interface WorkerCounts {
@@ -78,14 +83,6 @@ export class WorkerMetrics {
       this.#rendered.set(key, sample.value);
     }
   }
-}
-
-/**
- * Returns the metrics of an aggregated registry. They have their values as properties, which
- * their type hides.
- */
-function valuesOf(aggregated: ReturnType<typeof Registry.aggregate>): MetricValues[] {
-  return aggregated.getMetricsAsArray() as unknown as MetricValues[];
 }
 
 /**

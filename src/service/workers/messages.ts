@@ -1,5 +1,5 @@
 import type { UnreadyReason } from '../../lib/http/server/management.ts';
-import type { MetricValues } from '../metrics/metrics.ts';
+import type { MetricValues } from '../../lib/seams/metric-values.ts';
 
 /** Messages of the primary process to a worker. */
 export type ToWorker =

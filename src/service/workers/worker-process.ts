@@ -1,7 +1,7 @@
 import cluster, { type Worker } from 'node:cluster';
 import type { UnreadyReason } from '../../lib/http/server/management.ts';
 import { within } from '../../lib/runtime/within.ts';
-import type { MetricValues } from '../metrics/metrics.ts';
+import type { MetricValues } from '../../lib/seams/metric-values.ts';
 import {
   type Reply,
   readMessage,

@@ -4,6 +4,7 @@ import { DescribedStatements, PreparedQuery } from '../../lib/postgres/prepared-
 import { SessionClient } from '../../lib/postgres/session-client.ts';
 import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
+import { streamOf } from '../../lib/seams/stream-of.ts';
 import type { PoolState } from './pool-state.ts';
 import { verifyTenant } from './tenant-identity.ts';
 
@@ -209,9 +210,8 @@ export class TenantClient extends SessionClient {
     this.end().catch(() => {});
   }
 
-  /** `pg` replaces the stream when TLS begins, so it is read each time. */
   get #stream(): Socket {
-    return this.connection.stream as Socket;
+    return streamOf(this);
   }
 
   /**

@@ -1,10 +1,11 @@
-import { type EntityManager, type MikroORM, PostgreSqlDriver } from '@mikro-orm/postgresql';
+import type { EntityManager, MikroORM } from '@mikro-orm/postgresql';
 import { PostgresDialect } from 'kysely';
 import { parsePostgresUrl } from '../../lib/config/postgres-url.ts';
 import { BoundConnection } from '../../lib/postgres/bound-connection.ts';
 import { connectionConfig, timeLimits } from '../../lib/postgres/connection.ts';
 import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
+import { OwnDriver } from '../../lib/seams/own-driver.ts';
 import type { Trace } from '../../lib/tracing/trace.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
 import type { Turns } from './large-reads.ts';
@@ -61,12 +62,9 @@ interface Change extends Omit<SingleChange, 'change'> {
 
 /**
  * One tenant's MikroORM driver. All tenants share the metadata of one MikroORM; only the driver
- * and its pool are the tenant's own. It uses protected members of MikroORM, so MikroORM's
- * version is pinned, and a test checks `current_database()` for each kind of access.
+ * and its pool are the tenant's own. A test checks `current_database()` for each kind of access.
  */
-export class TenantDriver extends PostgreSqlDriver {
-  declare protected readonly connection: TenantConnection;
-  declare protected readonly platform: ReturnType<PostgreSqlDriver['getPlatform']>;
+export class TenantDriver extends OwnDriver<TenantConnection> {
   readonly pool: TenantPool;
   /** The URL of the database, with the tenant's login. */
   readonly url: string;
@@ -80,7 +78,6 @@ export class TenantDriver extends PostgreSqlDriver {
   });
 
   constructor(orm: MikroORM, options: TenantDriverOptions) {
-    super(orm.config);
     const {
       url,
       expected,
@@ -93,6 +90,8 @@ export class TenantDriver extends PostgreSqlDriver {
       onChanged = () => {},
     } = options;
 
+    const { database: dbName } = parsePostgresUrl(url);
+    super(orm.config, new TenantConnection(orm.config, { dbName }), orm);
     this.url = url;
     this.#onChanged = onChanged;
     this.reads = new TenantReads({
@@ -101,7 +100,6 @@ export class TenantDriver extends PostgreSqlDriver {
       turns: largeReads,
     });
 
-    this.connection = new TenantConnection(orm.config, { dbName: parsePostgresUrl(url).database });
     const settings = {
       ...this.connection.mapOptions({}), // MikroORM's type parsers
       ...connectionConfig(url, 'api', {}, processId),
@@ -113,8 +111,6 @@ export class TenantDriver extends PostgreSqlDriver {
     };
 
     this.pool = this.connection.pool = new TenantPool(budget, settings, relocate, onUsed);
-    this.platform = orm.driver.getPlatform();
-    this.setMetadata(orm.getMetadata());
   }
 
   /**

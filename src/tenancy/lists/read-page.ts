@@ -3,7 +3,7 @@ import { ListExport } from '../../lib/http/request/list-parameters/list-export.t
 import type { ListQuery } from '../../lib/http/request/list-parameters/list-query.ts';
 import { nextPath, Page } from '../../lib/http/response/list-page.ts';
 import { Representation } from '../../lib/http/response/representation.ts';
-import type { ListedRecord, SelectOptions } from '../../lib/postgres/table-reads.ts';
+import type { JsonRow, ListedRecord, SelectOptions } from '../../lib/postgres/table-reads.ts';
 import { anyOf, listConditions } from './list-conditions.ts';
 import { type ListSource, readRecords } from './read-records.ts';
 
@@ -21,7 +21,7 @@ export async function readList(
 
   const { table, conditions, reads, json, toResponse } = source;
   const select = table.selectJson(conditions, { ...plain, json });
-  const rows = (await reads.read(select)) as unknown as ListedRecord[];
+  const rows = await reads.read(select);
 
   return Representation.ofList(textsOf(rows, select.json ? undefined : toResponse));
 }
@@ -49,7 +49,7 @@ export async function readPage(query: ListQuery, source: ListSource): Promise<Pa
 
 /** The records as JSON text, made one at a time: 1,000 of the audit log have 32 KB each. */
 function* textsOf(
-  records: readonly ListedRecord[],
+  records: readonly JsonRow[],
   toResponse = (json: string) => json,
   include = (json: string) => json,
 ): Iterable<string> {

@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, Registry } from '@prometheus-io/client';
 import { expect } from 'chai';
-import type { MetricValues } from '../../../src/service/metrics/metrics.ts';
+import type { MetricValues } from '../../../src/lib/seams/metric-values.ts';
 import { WorkerMetrics } from '../../../src/service/metrics/worker-metrics.ts';
 
 interface Values {

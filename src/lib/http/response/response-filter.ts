@@ -38,7 +38,7 @@ export function responseFilter(schema: z.ZodType, path = 'the response'): Respon
 
 function objectFilter(schema: z.ZodObject, path: string): ResponseFilter {
   const { shape, catchall } = schema.def;
-  if (catchall && catchall._zod.def.type !== 'never') {
+  if (catchall && !(catchall instanceof z.ZodNever)) {
     throw new Error(`the schema of ${path} allows fields without a name`);
   }
 

@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import ratelimit from 'koa-ratelimit';
 import { problem } from '../../../problems.ts';
 import type { HttpContext, HttpMiddleware } from '../../../request-state.ts';
+import { rateLimitClient } from '../../../seams/rate-limit-client.ts';
 import { type CountedNetwork, countedNetworks } from '../../request/client-address.ts';
 import { readBody } from '../../request/read-body.ts';
 import type { Route, RouteLimit } from '../../route.ts';
@@ -178,7 +179,7 @@ function limit({ name, policy, rate, hit, key, delay }: LimitOptions): HttpMiddl
 
   const count = ratelimit({
     driver: 'redis',
-    db: driver(hit) as never,
+    db: rateLimitClient(hit),
     namespace: name,
     max: rate.max,
     duration: rate.windowMs,
@@ -244,25 +245,6 @@ function limit({ name, policy, rate, hit, key, delay }: LimitOptions): HttpMiddl
       addRateFields(ctx.res, described);
       await reject(ctx);
     }
-  };
-}
-
-/**
- * The only method that koa-ratelimit calls on its Redis client. koa-ratelimit takes the second
- * number for a time of day and sends it unchanged in `RateLimit-Reset`; so it is the number of
- * seconds until the reset.
- */
-function driver(hit: RateLimitStore['hit']) {
-  return {
-    ratelimiter: async (
-      key: string,
-      _now: number,
-      windowMs: number,
-      max: number,
-    ): Promise<[number, number, number]> => {
-      const { remaining, resetMs } = await hit(key, { max, windowMs });
-      return [remaining, Math.ceil(resetMs / 1000), max];
-    },
   };
 }
 

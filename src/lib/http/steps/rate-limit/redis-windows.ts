@@ -3,6 +3,7 @@ import { connect, isIP, type TcpNetConnectOpts } from 'node:net';
 import { Redis, type RedisOptions, ReplyError } from 'ioredis';
 import { OperatorError } from '../../../log/operator-error.ts';
 import { within } from '../../../runtime/within.ts';
+import { beginPacket, sendPacket } from '../../../seams/redis-packet.ts';
 import { type CallBatch, createCallBatches } from './call-batches.ts';
 import { connectionClosed, isReadOnly } from './redis-failure.ts';
 import type { SharedWindows } from './shared-windows.ts';
@@ -138,12 +139,12 @@ export class RedisWindows implements SharedWindows {
   }
 
   #count(batches: readonly CallBatch[]): Promise<RateLimitResult>[] {
-    this.#redis.stream?.cork();
+    beginPacket(this.#redis);
     const results = batches.map(async ({ key, rate, calls }) => {
       const [remaining = 0, resetMs = 0] = await this.#slide(key, rate, calls);
       return { remaining, resetMs };
     });
-    this.#redis.stream?.uncork();
+    sendPacket(this.#redis);
 
     return results;
   }
