@@ -26,8 +26,6 @@ interface OpenDatabasesOptions {
   feed: ChangeFeed;
   /** Receives the time for which a tenant has used a connection. */
   onUsed: (guid: string, ms: number) => void;
-  /** Receives the tenant of a change that has ended. */
-  onChanged: (guid: string) => void;
   log: Logger;
 }
 
@@ -42,7 +40,6 @@ export async function openDatabases({
   head,
   feed,
   onUsed,
-  onChanged,
   log,
 }: OpenDatabasesOptions): Promise<TenantDatabases> {
   const { controlUrl, pool, secrets, member } = installation;
@@ -58,7 +55,6 @@ export async function openDatabases({
     acquireTimeoutMs: config.acquireTimeoutMs,
     beat,
     onUsed,
-    onChanged,
   });
   const { budgets } = databases;
 

@@ -174,7 +174,6 @@ async function startTenants(
     head: heads.tenant,
     feed,
     onUsed: (guid, ms) => recorder.addDatabaseTime(guid, ms),
-    onChanged: guid => changeWatch.notify(guid),
     log,
   });
   closing.add(() => databases.close());
@@ -189,6 +188,7 @@ async function startTenants(
     processId: beat.process.id,
   });
   closing.add(() => changeWatch.stop());
+  databases.onCommit(guid => changeWatch.notify(guid));
 
   await feed.start(); // before the first beat, so that it comes back at once
   await joinProcesses(beat);

@@ -22,8 +22,6 @@ interface TenantDatabasesOptions extends ServerBudgetsOptions {
   head: string;
   /** Called with the duration of each use of a connection of a tenant, in milliseconds. */
   onUsed?: (guid: string, ms: number) => void;
-  /** Called when a change of a tenant has ended. */
-  onChanged?: (guid: string) => void;
 }
 
 /**
@@ -43,6 +41,7 @@ export class TenantDatabases {
     dispose: driver => void driver.close(),
   });
   #fences: FenceView | undefined;
+  #onCommit: (guid: string) => void = () => {};
   #isClosed = false;
 
   constructor(options: TenantDatabasesOptions) {
@@ -84,6 +83,14 @@ export class TenantDatabases {
     this.#fences = fences;
   }
 
+  /**
+   * Sets the function that is called with the guid of a tenant whenever a change of it has
+   * ended: it was committed or refused, or its outcome is unknown.
+   */
+  onCommit(listener: (guid: string) => void): void {
+    this.#onCommit = listener;
+  }
+
   /** The pools of a tenant's open databases. */
   poolsOf(guid: string): TenantPool[] {
     const keys = [...this.#open.keys()].filter(key => key.startsWith(`${guid} `));
@@ -119,7 +126,7 @@ export class TenantDatabases {
   }
 
   #createDriver(tenant: TenantRecord): TenantDriver {
-    const { orm, head, acquireTimeoutMs, beat, onUsed, onChanged } = this.#options;
+    const { orm, head, acquireTimeoutMs, beat, onUsed } = this.#options;
     const fences = this.#fences;
     const driver = new TenantDriver(orm, {
       url: tenant.databaseUrl,
@@ -129,7 +136,7 @@ export class TenantDatabases {
       connectTimeoutMs: acquireTimeoutMs,
       processId: beat?.process.id,
       onUsed: onUsed && (ms => onUsed(tenant.guid, ms)),
-      onChanged: onChanged && (() => onChanged(tenant.guid)),
+      onCommit: () => this.#onCommit(tenant.guid),
       ...(fences && { relocate: deadline => fences.locate(tenant.guid, deadline) }),
     });
 

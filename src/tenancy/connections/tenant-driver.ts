@@ -49,7 +49,7 @@ interface TenantDriverOptions {
   /** Called with the duration of each use of a connection, in milliseconds. */
   onUsed?: ((ms: number) => void) | undefined;
   /** Called when a change has ended: it was committed or refused, or its outcome is unknown. */
-  onChanged?: (() => void) | undefined;
+  onCommit: () => void;
 }
 
 /** Makes the checks that must come first, and returns the statement that makes the change. */
@@ -69,7 +69,7 @@ export class TenantDriver extends OwnDriver<TenantConnection> {
   /** The URL of the database, with the tenant's login. */
   readonly url: string;
   readonly reads: TenantReads;
-  readonly #onChanged: () => void;
+  readonly #onCommit: () => void;
   readonly #sharedCommits = new SharedCommits({
     connect: () => this.pool.connect(),
     commit: (client, { actor, change }) =>
@@ -87,13 +87,13 @@ export class TenantDriver extends OwnDriver<TenantConnection> {
       processId,
       relocate,
       onUsed,
-      onChanged = () => {},
+      onCommit,
     } = options;
 
     const { database: dbName } = parsePostgresUrl(url);
     super(orm.config, new TenantConnection(orm.config, { dbName }), orm);
     this.url = url;
-    this.#onChanged = onChanged;
+    this.#onCommit = onCommit;
     this.reads = new TenantReads({
       connect: () => this.pool.connect(),
       withClient: (query, deadline) => this.#withClient(query, deadline),
@@ -126,7 +126,7 @@ export class TenantDriver extends OwnDriver<TenantConnection> {
         ? this.#changeAlone(change)
         : this.#sharedCommits.change({ ...rest, change: statement }));
     } finally {
-      if (!rest.isUnfed) this.#onChanged();
+      if (!rest.isUnfed) this.#onCommit();
     }
   }
 
