@@ -31,7 +31,6 @@ import type { Routers } from '../lib/http/server/routers.ts';
 import { extendDuration } from '../lib/http/steps/limit-duration.ts';
 import { Problem, problem } from '../lib/problems.ts';
 import type { HttpContext, HttpMiddleware } from '../lib/request-state.ts';
-import type { Caller } from '../tenancy/caller.ts';
 import {
   permissionMissing,
   requiredPermission,
@@ -78,13 +77,13 @@ export function respond(
   const filter: ResponseFilter = route.response ? responseFilter(route.response) : () => undefined;
 
   return async function respondToRequest(ctx) {
-    const { context, caller, deadline } = ctx.state;
+    const { context, deadline } = ctx.state;
     if (route.deadlineMs !== undefined) extendDuration(ctx, route.deadlineMs);
     const idempotencyKey = idempotencyKeyOf(ctx, route);
     const strict = prefersStrict(ctx.req.headers.prefer as string | undefined);
     if (strict) ctx.set('Preference-Applied', 'handling=strict');
 
-    const body = route.body ? await readInput(ctx, route, route.body, caller, strict) : {};
+    const body = route.body ? await readInput(ctx, route, route.body, strict) : {};
     const parameters: QueryInput =
       route.query || route.list || strict || hasFilters(ctx.querystring)
         ? readParameters(ctx, route, strict)
@@ -187,9 +186,9 @@ async function readInput(
   ctx: HttpContext,
   route: TenantRoute,
   contract: z.ZodObject,
-  caller: Caller | undefined,
   strict: boolean,
 ): Promise<object> {
+  const caller = ctx.state.context?.optionalCaller;
   const body = { ...(await readBody(ctx, route.bodyLimit)) };
   const unknown = strict
     ? unknownNames(Object.keys(body), contract, 'is not a field of this request')

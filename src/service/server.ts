@@ -75,7 +75,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
   const draining = new AbortController();
   const app = createApp({ ...services, deadlineMs, draining: draining.signal });
   const handle = requestListener(app, ({ req, res, state }, body) =>
-    unsentResponses.add(res, req.socket, body, state.tenant?.guid ?? ''),
+    unsentResponses.add(res, req.socket, body, state.context?.tenant.guid ?? ''),
   );
   const api = createApiServer({
     silenceMs: deadlineMs + sendingMs,

@@ -1,14 +1,11 @@
 import type { TenantRecord } from '../control/records.ts';
 import type { HttpContext } from '../lib/request-state.ts';
-import type { Caller } from './caller.ts';
 import { type ContextServices, RequestContext } from './request-context.ts';
 
 declare module '../lib/request-state.ts' {
   interface RequestState {
-    tenant: TenantRecord;
+    /** Has the tenant, and the caller once it is authenticated. */
     context: RequestContext;
-    /** The authenticated caller; undefined for an anonymous request. */
-    caller: Caller | undefined;
   }
 }
 
@@ -23,7 +20,6 @@ export function bindTenant(
 ): void {
   const bypassCache = /\bno-cache\b/i.test(ctx.req.headers['cache-control'] ?? '');
   const { traceId, ipAddress, deadline } = ctx.state;
-  ctx.state.tenant = tenant;
   ctx.state.context = new RequestContext(
     services,
     tenant,
@@ -31,13 +27,4 @@ export function bindTenant(
     ctx.res,
     deadline,
   );
-}
-
-/**
- * Gives a request its authenticated caller.
- * @throws when the request has a caller already
- */
-export function bindCaller(ctx: HttpContext, caller: Caller): void {
-  ctx.state.caller = caller;
-  ctx.state.context.setCaller(caller);
 }

@@ -31,7 +31,7 @@ export function fairScheduler(): HttpMiddleware {
   };
 
   return async function takeTurn(ctx, next) {
-    const { tenant } = ctx.state;
+    const { tenant } = ctx.state.context;
     contention.recordUse(tenant.guid);
 
     if (waiting.size === 0) setImmediate(endTurn);

@@ -162,7 +162,7 @@ function noteOtherTenant(ctx: HttpContext): void {
   const named = String(ctx.req.headers['x-tenant'] ?? '').toLowerCase();
   if (!named || !ctx.state.credentials) return;
 
-  const { guid, slug, formerSlugs } = ctx.state.tenant;
+  const { guid, slug, formerSlugs } = ctx.state.context.tenant;
   const isOwn = named === guid || named === slug || formerSlugs.includes(named);
   if (!isOwn) ctx.state.otherTenantNamed = true;
 }

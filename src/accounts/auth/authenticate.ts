@@ -11,7 +11,7 @@ import type {
 import { invalidToken } from '../../lib/http/request/bearer-token.ts';
 import { type Problem, problem } from '../../lib/problems.ts';
 import type { HttpContext, HttpMiddleware } from '../../lib/request-state.ts';
-import { bindCaller, bindTenant } from '../../tenancy/bind-request.ts';
+import { bindTenant } from '../../tenancy/bind-request.ts';
 import { type Caller, findActiveUser, permitsLegacyTokens } from '../../tenancy/caller.ts';
 import type { TenantDatabases } from '../../tenancy/connections/tenant-databases.ts';
 import type { ContextServices } from '../../tenancy/request-context.ts';
@@ -30,7 +30,7 @@ interface AuthenticateServices extends Pick<AuthServices, 'directory' | 'tokens'
 }
 
 /**
- * Authenticates the caller and binds it to the request (`bindCaller`): verifies the token's
+ * Authenticates the caller and gives it to the context of the request: verifies the token's
  * signature and claims, checks the session, and loads the user with the current entity and
  * scope. Runs after the tenant router.
  */
@@ -38,7 +38,8 @@ export function authenticate(services: AuthenticateServices): HttpMiddleware {
   const { databases, directory, tokens, verifiedTokens } = services;
 
   return async function authenticateUser(ctx, next) {
-    const { tenant, credentials } = ctx.state;
+    const { context, credentials } = ctx.state;
+    const { tenant } = context;
     if (!credentials) {
       throw problem('unauthorized', {
         reason: 'no_token',
@@ -48,12 +49,12 @@ export function authenticate(services: AuthenticateServices): HttpMiddleware {
 
     const { token } = credentials;
     if ('legacyToken' in credentials) {
-      bindCaller(ctx, await identifyLegacy(ctx, token, credentials.legacyToken, services));
+      context.setCaller(await identifyLegacy(ctx, token, credentials.legacyToken, services));
     } else if ('verified' in credentials) {
       const { verified } = credentials;
       requireUnexpired(verified.endsAt, tokens);
       // the tenant is active: tokens of other tenants are not stored
-      bindCaller(ctx, verified.caller);
+      context.setCaller(verified.caller);
     } else {
       const { header } = credentials;
       const claims = verifyAccessToken(token, header, tenant, tokens);
@@ -62,7 +63,7 @@ export function authenticate(services: AuthenticateServices): HttpMiddleware {
       databases.openAhead(tenant);
       const identified = await identify(claims, String(header.kid), tenant, directory);
       verifiedTokens.add(token, identified);
-      bindCaller(ctx, identified.caller);
+      context.setCaller(identified.caller);
     }
 
     await next();
@@ -116,7 +117,7 @@ async function identifyLegacy(
   legacyToken: LegacyTokenRecord,
   { directory, tokens, usage }: Pick<AuthServices, 'directory' | 'tokens' | 'usage'>,
 ): Promise<Caller> {
-  const { tenant } = ctx.state;
+  const { tenant } = ctx.state.context;
   setSunsetHeaders(ctx);
   if (legacyToken.revoked || legacyToken.expiresAt <= tokens.now() * 1_000) {
     throw invalidToken('legacy_token');
@@ -214,7 +215,7 @@ export function authenticateClient(services: AuthServices & ContextServices): Ht
     });
     if (!caller) throw basicAuthRequired();
 
-    bindCaller(ctx, caller);
+    ctx.state.context.setCaller(caller);
     if (ctx.method === 'HEAD') {
       ctx.status = 200; // a safe method (RFC 9110 §9.2.1) issues no token
     } else {

@@ -61,7 +61,7 @@ export function limitFailures({
   const policy = ratePolicy('LoginFailures', rate);
 
   const isKnown = async ({ state }: HttpContext, email: string): Promise<boolean> => {
-    const values = [state.tenant.id, email, clientNetwork(state.ipAddress)];
+    const values = [state.context.tenant.id, email, clientNetwork(state.ipAddress)];
     return (await queryControl(control, 'known_network', isKnownNetwork, values)).length > 0;
   };
 
@@ -71,7 +71,8 @@ export function limitFailures({
     email: string,
     attempt: () => Promise<void>,
   ): Promise<void> {
-    const { traceId, tenant, ipAddress } = ctx.state;
+    const { traceId, context, ipAddress } = ctx.state;
+    const { tenant } = context;
     const key = `${failuresPrefix}${hashKey(tenant.guid, email)}`;
     // An account has the same hash in every line, and its address cannot be found without the
     // master key.

@@ -113,13 +113,13 @@ function remoteSpan(
  * because these can contain secrets.
  */
 function attributesOf({ method, state, res }: HttpContext) {
-  const { route, tenant, problem, traceId }: Partial<RequestState> = state;
+  const { route, context, problem, traceId }: Partial<RequestState> = state;
   return {
     'http.request.method': method,
     'http.route': route,
     'http.response.status_code': res.writableFinished ? res.statusCode : 499,
     'error.type': problem,
-    'backoffice.tenant': tenant?.slug,
+    'backoffice.tenant': context?.tenant.slug,
     'backoffice.request_id': traceId,
   };
 }

@@ -25,6 +25,6 @@ export function pieceSender({ res, state }: HttpContext, unsent: UnsentResponses
   return function sendPiece(piece) {
     sentBytes += Buffer.byteLength(piece);
     state.sentBytes = sentBytes;
-    return unsent.send(res, piece, state.tenant.guid);
+    return unsent.send(res, piece, state.context.tenant.guid);
   };
 }

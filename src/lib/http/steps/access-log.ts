@@ -52,14 +52,16 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
       const {
         traceId,
         route,
-        tenant,
+        context,
         otherTenantNamed,
-        caller,
         problem,
         reason,
         ipAddress,
         streamsSince,
       }: Partial<RequestState> = ctx.state;
+
+      const tenant = context?.tenant;
+      const caller = context?.optionalCaller;
 
       // clients end streams
       const isComplete = ctx.res.writableFinished || streamsSince !== undefined;
