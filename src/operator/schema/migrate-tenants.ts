@@ -80,12 +80,8 @@ export async function migrateTenants(
     };
 
     try {
-      const report = await migrateCandidates(
-        run,
-        candidates,
-        { ...request, concurrency },
-        observers,
-      );
+      const migration = new FleetMigration(run, { ...request, concurrency }, observers);
+      const report = await migration.migrate(candidates);
       await waitUntil(run.receivedAt);
       await endRun(control, id, report.state, 'the run was halted before this tenant');
       return report;
@@ -98,61 +94,82 @@ export async function migrateTenants(
   return withConnection(controlUrl, work, { pipeline: true }).finally(() => controlPool.end());
 }
 
-/** Migrates the canaries, and then, unless one of them fails, the other tenants. */
-async function migrateCandidates(
-  run: SchemaRun,
-  candidates: MigrationCandidate[],
-  {
-    concurrency,
-    canary = 0,
-    maxFailures = Number.POSITIVE_INFINITY,
-  }: RunRequest & { concurrency: number },
-  { onStart, onOutcome, signal }: FleetObservers<TenantOutcome>,
-): Promise<RunReport> {
-  const pending = candidates.filter(({ atHead }) => !atHead);
-  const outcomes: TenantOutcome[] = [];
-  let failures = 0;
-  const isHalted = () => signal?.aborted === true || failures >= maxFailures;
+/** The work of one run. */
+class FleetMigration {
+  readonly #run: SchemaRun;
+  readonly #concurrency: number;
+  readonly #canary: number;
+  readonly #maxFailures: number;
+  readonly #observers: FleetObservers<TenantOutcome>;
+  readonly #outcomes: TenantOutcome[] = [];
+  #failures = 0;
 
-  const begin = async ({ id, slug }: MigrationCandidate): Promise<boolean> => {
-    if (isHalted()) return false;
-    const result = await migrateTenant(run, id);
-    if (result === 'busy') return false;
+  constructor(
+    run: SchemaRun,
+    {
+      concurrency,
+      canary = 0,
+      maxFailures = Number.POSITIVE_INFINITY,
+    }: RunRequest & { concurrency: number },
+    observers: FleetObservers<TenantOutcome>,
+  ) {
+    this.#run = run;
+    this.#concurrency = concurrency;
+    this.#canary = canary;
+    this.#maxFailures = maxFailures;
+    this.#observers = observers;
+  }
 
-    if (result) {
-      if (result.state === 'failed') failures++;
-      const outcome = { slug, ...result };
-      outcomes.push(outcome);
-      onOutcome?.(outcome);
-    }
-    return true;
-  };
+  /** Migrates the canaries, and then, unless one of them fails, the other tenants. */
+  async migrate(candidates: readonly MigrationCandidate[]): Promise<RunReport> {
+    const pending = candidates.filter(({ atHead }) => !atHead);
+    this.#observers.onStart?.(pending.length);
+
+    const rest = pending.slice(this.#canary);
+    let skipped = await this.#migrateAll(pending.slice(0, this.#canary));
+    const hasFailedCanary = this.#canary > 0 && this.#failures > 0;
+    skipped += hasFailedCanary ? rest.length : await this.#migrateAll(rest);
+
+    const state = skipped > 0 ? 'halted' : this.#failures > 0 ? 'failed' : 'succeeded';
+    return { id: this.#run.id, state, outcomes: this.#outcomes, skipped };
+  }
+
+  get #isHalted(): boolean {
+    return this.#observers.signal?.aborted === true || this.#failures >= this.#maxFailures;
+  }
 
   /**
-   * A tenant that another process works on is retried after the others.
+   * Migrates tenants, those of each server beside those of the others. A tenant that another
+   * process works on is retried after the others.
    * @returns the number of tenants that were not begun
    */
-  const migrate = async (tenants: MigrationCandidate[]): Promise<number> => {
+  async #migrateAll(tenants: readonly MigrationCandidate[]): Promise<number> {
     const servers = [...Map.groupBy(tenants, ({ serverId }) => serverId).values()];
 
     const left = await runConcurrently(servers, Number.POSITIVE_INFINITY, async queue => {
       for (let waiting = queue; ; await sleep(busyRetryMs)) {
-        const done = await runConcurrently(waiting, concurrency, begin);
+        const done = await runConcurrently(waiting, this.#concurrency, each => this.#begin(each));
         waiting = waiting.filter((_, index) => !done[index]);
-        if (waiting.length === 0 || isHalted()) return waiting.length;
+        if (waiting.length === 0 || this.#isHalted) return waiting.length;
       }
     });
     return left.reduce((sum, count) => sum + count, 0);
-  };
+  }
 
-  onStart?.(pending.length);
+  /** @returns false if the tenant was not begun */
+  async #begin({ id, slug }: MigrationCandidate): Promise<boolean> {
+    if (this.#isHalted) return false;
+    const result = await migrateTenant(this.#run, id);
+    if (result === 'busy') return false;
 
-  const rest = pending.slice(canary);
-  let skipped = await migrate(pending.slice(0, canary));
-  skipped += canary > 0 && failures > 0 ? rest.length : await migrate(rest);
-
-  const state = skipped > 0 ? 'halted' : failures > 0 ? 'failed' : 'succeeded';
-  return { id: run.id, state, outcomes, skipped };
+    if (result) {
+      if (result.state === 'failed') this.#failures++;
+      const outcome = { slug, ...result };
+      this.#outcomes.push(outcome);
+      this.#observers.onOutcome?.(outcome);
+    }
+    return true;
+  }
 }
 
 /**
