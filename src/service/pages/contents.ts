@@ -22,8 +22,29 @@ import { groupPage, referenceChain, referencePage } from './reference-page.ts';
 
 const ownFile = (name: string): Promise<string> => readFile(new URL(name, import.meta.url), 'utf8');
 
+/** A file of the documentation, and its path. */
+type PathContent = readonly [path: string, content: Content];
+
 /** Every file of the documentation by its path. */
 export function contentsByPath(routes: readonly TenantRoute[], site: Site): Map<string, Content> {
+  return new Map<string, Content>([
+    ...assets,
+    ...accountAssets,
+    ...documents(site),
+    ...referenceContents(routes, site),
+    ...explorerContents(site),
+  ]);
+}
+
+function documents(site: Site): PathContent[] {
+  const pages = shownDocuments(site).map(each => page(each.path, () => documentPage(each, site)));
+  const shownPictures = site.hasHandbook ? pictures.map(picture) : [];
+
+  return [...pages, ...shownPictures];
+}
+
+/** The reference and the search, which are made of the OpenAPI document when first asked for. */
+function referenceContents(routes: readonly TenantRoute[], site: Site): PathContent[] {
   let read: EndpointGroup[] | undefined;
   const groups = (): EndpointGroup[] => {
     read ??= endpointGroups(openApiDocument(routes));
@@ -31,32 +52,23 @@ export function contentsByPath(routes: readonly TenantRoute[], site: Site): Map<
   };
 
   const tags = [...new Set(routes.map(({ tag }) => tag))];
-  const htmlPage = (render: Content['render']): Content => ({ type: 'html', render });
-  const picture = (path: string): Content => ({
-    type: 'svg',
-    render: () => documentText(path.slice(1)),
-  });
 
-  return new Map<string, Content>([
-    ...assets,
-    ...accountAssets,
-    ...shownDocuments(site).map((each): [string, Content] => [
-      each.path,
-      htmlPage(() => documentPage(each, site)),
-    ]),
-    ...(site.hasHandbook ? pictures.map((path): [string, Content] => [path, picture(path)]) : []),
-    ['/docs/reference', htmlPage(() => referencePage(groups(), site))],
-    ...tags.map((tag): [string, Content] => [
-      referencePath(tag),
-      htmlPage(() => groupPage(tag, groups(), site)),
-    ]),
-    ['/docs/errors', htmlPage(() => errorsPage(referenceChain(groups()), site))],
+  return [
+    page('/docs/reference', () => referencePage(groups(), site)),
+    ...tags.map(tag => page(referencePath(tag), () => groupPage(tag, groups(), site))),
+    page('/docs/errors', () => errorsPage(referenceChain(groups()), site)),
     ['/docs/openapi.json', { type: 'json', render: () => openApiText(routes) }],
     ['/docs/search.json', { type: 'json', render: () => searchIndex(groups(), site) }],
     ['/docs/search.js', { type: 'js', render: () => ownFile('search.js') }],
     ['/css/reference.css', { type: 'css', render: () => ownFile('reference.css') }],
+  ];
+}
+
+/** The explorer (Swagger UI). */
+function explorerContents(site: Site): PathContent[] {
+  return [
     ['/css/explorer.css', { type: 'css', render: () => ownFile('explorer.css') }],
-    ['/swagger', htmlPage(() => swaggerPage(site))],
+    page('/swagger', () => swaggerPage(site)),
     ['/swagger/start.js', { type: 'js', render: () => ownFile('explorer.js') }],
     ['/swagger/login.js', { type: 'js', render: () => ownFile('explorer-login.js') }],
     ['/swagger/swagger-ui.css', { type: 'css', render: () => swaggerFile('swagger-ui.css') }],
@@ -64,7 +76,15 @@ export function contentsByPath(routes: readonly TenantRoute[], site: Site): Map<
       '/swagger/swagger-ui-bundle.js',
       { type: 'js', render: () => swaggerFile('swagger-ui-bundle.js') },
     ],
-  ]);
+  ];
+}
+
+function page(path: string, render: Content['render']): PathContent {
+  return [path, { type: 'html', render }];
+}
+
+function picture(path: string): PathContent {
+  return [path, { type: 'svg', render: () => documentText(path.slice(1)) }];
 }
 
 /**
