@@ -25,7 +25,7 @@ const ServerSchema = defineEntity({
      */
     capacity: p.integer().nullable(),
     /** The size of its disk in GiB, as an operator has stated it; null: not stated. */
-    diskGib: p.integer().nullable(),
+    diskGb: p.integer().nullable(),
     /**
      * The identity of the server that the URL leads to (`readServerIdentity`); null: not known
      * yet.

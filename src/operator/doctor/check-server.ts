@@ -86,7 +86,7 @@ export async function checkServer(
           facts,
           settings: await readServerSettings(client),
           others: await readOthers(client, own),
-          isRoomKnown: server.diskGib !== null || (await readOwnDisk(client)) !== undefined,
+          isRoomKnown: server.diskGb !== null || (await readOwnDisk(client)) !== undefined,
           ending: await readEndingLogins(client, logins),
         };
       },
@@ -282,7 +282,7 @@ function unknownRoom({ name }: Server): Report {
     check: 'unknown_room',
     problem:
       'the size of its disk is not known, so no copy of a database is compared with its room',
-    remedy: `State it: bin/backoffice server set ${name} --disk-gib GIB`,
+    remedy: `State it: bin/backoffice server set ${name} --disk-gb GIB`,
   };
 }
 

@@ -10,7 +10,7 @@ interface ServerSummary {
   tenants: number;
   capacity: number | null;
   /** The size of its disk in GiB, as an operator has stated it; null: not stated. */
-  diskGib: number | null;
+  diskGb: number | null;
 }
 
 /**
@@ -22,7 +22,7 @@ export const storedIdentity = (row: string): string =>
 /** Returns all servers, in the order in which they were added. */
 export async function listServers({ statements }: ControlStatements): Promise<ServerSummary[]> {
   const { rows } = await statements.query<ServerSummary>(
-    `select s.name, s.prefix, count(t.id)::int as tenants, s.capacity, s.disk_gib as "diskGib"
+    `select s.name, s.prefix, count(t.id)::int as tenants, s.capacity, s.disk_gb as "diskGb"
        from servers s left join tenants t on t.server_id = s.id group by s.id order by s.id`,
   );
 
@@ -73,7 +73,7 @@ export interface StatedServer {
   /** The maximum number of tenants that are placed there automatically; null: no limit. */
   readonly capacity?: number | null | undefined;
   /** The size of its disk in GiB; null: not stated. */
-  readonly diskGib?: number | null | undefined;
+  readonly diskGb?: number | null | undefined;
 }
 
 /**
@@ -87,18 +87,18 @@ export async function setServer(
   name: string,
   stated: StatedServer,
   isDryRun: boolean,
-): Promise<Pick<ServerSummary, 'capacity' | 'diskGib'>> {
+): Promise<Pick<ServerSummary, 'capacity' | 'diskGb'>> {
   const server = (await listServers(reader)).find(each => each.name === name);
   if (!server) throw noSuchServer(name);
 
-  const { capacity = server.capacity, diskGib = server.diskGib } = stated;
+  const { capacity = server.capacity, diskGb = server.diskGb } = stated;
   if (!isDryRun) {
     await reader.statements.query(
-      'update servers set capacity = $1, disk_gib = $2 where name = $3',
-      [capacity, diskGib, name],
+      'update servers set capacity = $1, disk_gb = $2 where name = $3',
+      [capacity, diskGb, name],
     );
   }
-  return { capacity: server.capacity, diskGib: server.diskGib };
+  return { capacity: server.capacity, diskGb: server.diskGb };
 }
 
 export function noSuchServer(name: string): OperatorError {

@@ -33,7 +33,7 @@ export async function addServer(
   installation: Installation,
   name: string,
   urlText: string,
-  { capacity, diskGib }: StatedServer,
+  { capacity, diskGb }: StatedServer,
   isDryRun = false,
 ): Promise<boolean> {
   const { control, secrets } = installation;
@@ -82,7 +82,7 @@ export async function addServer(
       ...location,
       identity: identity ?? null,
       ...(capacity !== undefined && { capacity }),
-      ...(diskGib !== undefined && { diskGib }),
+      ...(diskGb !== undefined && { diskGb }),
     });
     await em.flush();
     return true;
@@ -96,7 +96,7 @@ export async function addServer(
     name,
     prefix,
     capacity: capacity ?? null,
-    diskGib: diskGib ?? null,
+    diskGb: diskGb ?? null,
     identity: identity ?? null,
     ...location,
   });

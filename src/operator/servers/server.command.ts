@@ -23,7 +23,7 @@ const add = defineChange({
   name: 'server add',
   help: {
     description: 'add a PostgreSQL server, or change its URL',
-    examples: ['server add second --capacity 500 --disk-gib 200 < url-file'],
+    examples: ['server add second --capacity 500 --disk-gb 200 < url-file'],
   },
   fields: {
     name: argument('text', { label: 'Name of the server' }),
@@ -31,7 +31,7 @@ const add = defineChange({
       parse: parseCapacity,
       otherwise: 'no limit',
     }),
-    diskGib: amount('GiB', diskDescription, { ...diskField, parse: parsePositive }),
+    diskGb: amount('GiB', diskDescription, { ...diskField, parse: parsePositive }),
     url: secret('url', 'postgresql:// URL of the server'),
   },
   effect: 'changes',
@@ -53,7 +53,7 @@ const add = defineChange({
     }
 
     return {
-      document: { name, capacity: stated.capacity ?? null, diskGib: stated.diskGib ?? null },
+      document: { name, capacity: stated.capacity ?? null, diskGb: stated.diskGb ?? null },
       facts: { isThere: wasThere },
       plan: wasThere
         ? `The URL of ${name} would be changed.`
@@ -75,10 +75,10 @@ const list = defineList({
     const { listServers } = await import('../registry/read-servers.ts');
     return listServers(installation);
   },
-  row: ({ capacity, diskGib, ...rest }) => ({
+  row: ({ capacity, diskGb, ...rest }) => ({
     ...rest,
     capacity: capacity ?? 'no limit',
-    'disk, GiB': diskGib,
+    'disk, GiB': diskGb,
   }),
   nameOf: ({ name }) => name,
   empty: 'There is no server.',
@@ -92,7 +92,7 @@ const set = defineChange({
     examples: [
       'server set second --capacity 500',
       'server set second --capacity none',
-      'server set second --disk-gib 200',
+      'server set second --disk-gb 200',
     ],
   },
   fields: {
@@ -102,7 +102,7 @@ const set = defineChange({
       unit: 'tenants',
       parse: parseNumberOrNone(parseCapacity),
     }),
-    diskGib: option('<GiB>', `${diskDescription}, or none for not stated`, {
+    diskGb: option('<GiB>', `${diskDescription}, or none for not stated`, {
       ...diskField,
       kind: 'text',
       unit: 'GiB',
@@ -115,11 +115,11 @@ const set = defineChange({
     const { setServer } = await import('../registry/read-servers.ts');
     const stated = {
       capacity: values.capacity === 'none' ? null : values.capacity,
-      diskGib: values.diskGib === 'none' ? null : values.diskGib,
+      diskGb: values.diskGb === 'none' ? null : values.diskGb,
     };
-    const { capacity, diskGib } = stated;
-    if (capacity === undefined && diskGib === undefined) {
-      throw new OperatorError('Give --capacity, --disk-gib, or both', { usage: true });
+    const { capacity, diskGb } = stated;
+    if (capacity === undefined && diskGb === undefined) {
+      throw new OperatorError('Give --capacity, --disk-gb, or both', { usage: true });
     }
 
     const before = await setServer(installation, name, stated, isDryRun);
@@ -129,20 +129,20 @@ const set = defineChange({
         plan: `${name} would take ${capacityText(capacity)}. Now it takes ${capacityText(before.capacity)}.`,
         done: `${name} takes ${capacityText(capacity)}.`,
       },
-      diskGib !== undefined && {
-        plan: `The disk of ${name} would have ${diskText(diskGib)}. Now it has ${diskText(before.diskGib)}.`,
-        done: `The disk of ${name} has ${diskText(diskGib)}.`,
+      diskGb !== undefined && {
+        plan: `The disk of ${name} would have ${diskText(diskGb)}. Now it has ${diskText(before.diskGb)}.`,
+        done: `The disk of ${name} has ${diskText(diskGb)}.`,
       },
     ].filter(line => line !== false);
     return {
       document: {
         name,
         ...(capacity !== undefined && { capacity }),
-        ...(diskGib !== undefined && { diskGib }),
+        ...(diskGb !== undefined && { diskGb }),
       },
       facts: {
         ...(capacity !== undefined && { before: before.capacity }),
-        ...(diskGib !== undefined && { diskBefore: before.diskGib }),
+        ...(diskGb !== undefined && { diskBefore: before.diskGb }),
       },
       plan: lines.map(({ plan }) => plan).join(' '),
       done: lines.map(({ done }) => done).join(' '),
@@ -217,8 +217,8 @@ function capacityText(capacity: number | null): string {
   return capacity === null ? 'any number of tenants' : countText(capacity, 'tenant');
 }
 
-function diskText(diskGib: number | null): string {
-  return diskGib === null ? 'no stated size' : `${diskGib} GiB`;
+function diskText(diskGb: number | null): string {
+  return diskGb === null ? 'no stated size' : `${diskGb} GiB`;
 }
 
 function parseCapacity(value: string): number {

@@ -69,17 +69,16 @@ describe('runs of migrations, and servers', () => {
   });
 
   it('server set states the size of a disk and says the former one, and none takes it away', async () => {
-    const diskGib = async () =>
-      JSON.parse((await run('server', 'list', '--json')).stdout)[0].diskGib;
-    const set = ['server', 'set', 'default', '--disk-gib'];
+    const diskGb = async () => JSON.parse((await run('server', 'list', '--json')).stdout)[0].diskGb;
+    const set = ['server', 'set', 'default', '--disk-gb'];
 
     expect((await run(...set, '200', '--dry-run')).stdout).to.equal(
       'The disk of default would have 200 GiB. Now it has no stated size.\n',
     );
     expect((await run(...set, '200')).stdout).to.equal('The disk of default has 200 GiB.\n');
-    expect(await diskGib()).to.equal(200);
+    expect(await diskGb()).to.equal(200);
     expect((await run(...set, '0')).code).to.equal(2);
     expect((await run(...set, 'none')).code).to.equal(0);
-    expect(await diskGib()).to.equal(null);
+    expect(await diskGb()).to.equal(null);
   });
 });

@@ -64,8 +64,8 @@ describe('room for copies of databases', () => {
   });
 
   /** States the size of the disk of the server that has both tenants, or that it is not known. */
-  const stateDisk = (gibibytes: '1' | '1000000' | 'none') =>
-    succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gib', gibibytes]);
+  const stateDisk = (gigabytes: '1' | '1000000' | 'none') =>
+    succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gb', gigabytes]);
 
   beforeEach(async () => {
     await stateDisk('none');
@@ -109,7 +109,7 @@ describe('room for copies of databases', () => {
         expect(refused.message, args.join(' ')).to.match(
           /^The copy of acme\S* needs [\d.]+ MiB on default, .* has 10[78]\.\d MiB of 1\.0 GiB free: less than a tenth would be left: the copy was not begun\.$/,
         );
-        expect(refused.hint).to.match(/server set default --disk-gib <GiB>$/);
+        expect(refused.hint).to.match(/server set default --disk-gb <GiB>$/);
       }
     }
     const drill = await run('backup', 'drill');
@@ -184,7 +184,7 @@ describe('room for copies of databases', () => {
     const url = databaseUrl(second.url, 'operator', { user: 'operator', password: 'secret' });
     await succeed(environment, 'tenant', ['server', 'add', 'second'], url);
     const unknown = await run('move', 'initech', '--to', 'second', '--dry-run');
-    await succeed(environment, 'tenant', ['server', 'add', 'second', '--disk-gib', '1'], url);
+    await succeed(environment, 'tenant', ['server', 'add', 'second', '--disk-gb', '1'], url);
     await leaveFree(leastMb + 5, second.url);
 
     const refused = await document('move', 'initech', '--to', 'second', '--dry-run');
@@ -193,7 +193,7 @@ describe('room for copies of databases', () => {
     const moved = await run('move', 'initech', '--to', 'second');
 
     expect(unknown.stdout).to.include(
-      'How much its disk has free is not known: state its size: bin/backoffice server set second --disk-gib <GiB>',
+      'How much its disk has free is not known: state its size: bin/backoffice server set second --disk-gb <GiB>',
     );
     expect(refused.document.message).to.include('needs').and.include('on second');
     expect(move.code).to.equal(1);

@@ -181,7 +181,7 @@ describe('a server whose default orders texts as a language does', () => {
 
   it('every database that commands make orders texts by code point, and doctor names a database of a tenant and a control database in another order', async () => {
     expect((await run('control', 'migrate')).code).to.equal(0);
-    expect((await run('server', 'set', 'default', '--disk-gib', '1000')).code).to.equal(0);
+    expect((await run('server', 'set', 'default', '--disk-gb', '1000')).code).to.equal(0);
     for (const slug of ['acme', 'globex']) {
       const made = await run('provision', slug, '--name', slug, '--admin-email', `a@${slug}.test`);
       expect(made.code, made.stderr).to.equal(0);

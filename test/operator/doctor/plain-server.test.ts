@@ -36,7 +36,7 @@ describe('doctor with a login that is no superuser', () => {
       'a@acme.test',
     ]);
     // Its login may not ask where the data folder is, so nobody sees the disk.
-    await succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gib', '1000']);
+    await succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gb', '1000']);
   });
 
   async function doctor(exitCode: number, ...args: string[]): Promise<Finding[]> {
@@ -68,7 +68,7 @@ describe('doctor with a login that is no superuser', () => {
 
   it('doctor asks for the size of a disk that its login cannot see, and the command that it names states it', async () => {
     const set = (size: string) =>
-      succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gib', size]);
+      succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gb', size]);
     await set('none');
 
     const [asked, ...others] = await doctor(0);
@@ -76,7 +76,7 @@ describe('doctor with a login that is no superuser', () => {
 
     expect(others).to.deep.equal([]);
     expect(asked).to.include({ check: 'unknown_room', severity: 'warning' });
-    expect(asked?.remedy).to.equal('State it: bin/backoffice server set default --disk-gib GIB');
+    expect(asked?.remedy).to.equal('State it: bin/backoffice server set default --disk-gb GIB');
     expect(await doctor(0)).to.deep.equal([]);
   });
 
@@ -141,7 +141,7 @@ describe('doctor with a login that is no superuser', () => {
       await succeed(
         environment,
         'tenant',
-        ['server', 'add', 'far', '--disk-gib', '1000'],
+        ['server', 'add', 'far', '--disk-gb', '1000'],
         login('operator'),
       );
       const args = ['--name', 'Far', '--admin-email', 'a@far.test', '--server', 'far'];

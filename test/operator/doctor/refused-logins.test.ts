@@ -209,7 +209,7 @@ describe('logins that PostgreSQL refuses, for an operator who is no superuser', 
       MASTER_KEY: randomBytes(32).toString('base64'),
     };
     await succeed(environment, 'control', ['migrate']);
-    await succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gib', '1000']);
+    await succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gb', '1000']);
     const provision = ['provision', 'acme', '--name', 'Acme', '--admin-email', 'a@acme.test'];
     expect((await runCommand(script, provision, environment)).code).to.equal(0);
     const [tenant] = await server.sql<{ role: string; verifier: string }>(

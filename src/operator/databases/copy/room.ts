@@ -57,7 +57,7 @@ const minFree = 0.1;
 /** The write-ahead log of a copy has all of its rows once more. */
 const logFactor = 2;
 
-const bytesPerGib = 1024 ** 3;
+const bytesPerGb = 1024 ** 3;
 const megabyte = 1024 ** 2;
 
 /**
@@ -204,7 +204,7 @@ export function roomText({ server, neededBytes, freeBytes, diskBytes }: CopyRoom
 
 /** Returns the words that ask for the size of a disk. */
 function stateText(server: string): string {
-  return `state its size: bin/backoffice server set ${server} --disk-gib <GiB>`;
+  return `state its size: bin/backoffice server set ${server} --disk-gb <GiB>`;
 }
 
 function shortRoomText(
@@ -260,10 +260,10 @@ async function readDisk(client: pg.Client, server: Server): Promise<Disk | undef
  * Returns the disk that an operator has stated, without the databases and the largest
  * write-ahead log.
  */
-async function readStatedDisk(client: pg.Client, { diskGib }: Server): Promise<Disk | undefined> {
-  if (!diskGib) return undefined;
+async function readStatedDisk(client: pg.Client, { diskGb }: Server): Promise<Disk | undefined> {
+  if (!diskGb) return undefined;
 
-  const diskBytes = diskGib * bytesPerGib;
+  const diskBytes = diskGb * bytesPerGb;
   // Every login may read the size of the tablespace of its own database.
   const { rows } = await client.query<{ used: number }>(
     `select (pg_tablespace_size(dattablespace) + pg_size_bytes(current_setting('max_wal_size')))::float8 as used
