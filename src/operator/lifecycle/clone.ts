@@ -3,7 +3,7 @@ import type { Passwords } from '../../accounts/auth/passwords.ts';
 import type { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../control/installation.ts';
 import { tenantFeatures } from '../../control/tenant-features.ts';
-import { requireNoLaterBuild, requireTenantHead, tenantHead } from '../../control/tenant-head.ts';
+import { requireTenantHead, tenantHead } from '../../control/tenant-head.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { inTransaction } from '../../lib/postgres/in-transaction.ts';
@@ -34,6 +34,7 @@ import {
   findTenant,
   holdOpen,
 } from '../registry/tenants.ts';
+import { requireUsableTenant } from '../registry/usable-tenant.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { inSnapshot } from '../schema/snapshot.ts';
 import { canonicalTextSettings, identityTables } from '../schema/tenant-tables.ts';
@@ -64,10 +65,11 @@ export async function cloneTenant(
   data?: EarlierData,
 ): Promise<Tenant> {
   const source = await findTenant(installation, slug);
+  await requireUsableTenant(installation, source);
+  if (data === undefined) await requireTenantHead(source);
   const open = await requireActiveUsers(installation, source, logins);
   const manifest = manifestOf(source, newSlug);
   if (data) await requireKnownVersion(data.schemaVersion);
-  await requireCloneable(source, data === undefined);
   const { tenant, created } = await copyFrom(installation, source, newSlug, async () => {
     const copied = data ?? (await presentData(installation, source));
     await checkRoom(installation, {
@@ -104,8 +106,9 @@ export async function planClone(
   isOfPresent: boolean,
 ): Promise<ClonePlan> {
   const source = await findTenant(installation, slug);
+  await requireUsableTenant(installation, source);
+  if (isOfPresent) await requireTenantHead(source);
   const { server } = manifestOf(source, newSlug);
-  await requireCloneable(source, isOfPresent);
   await requireNotPurging(installation, newSlug);
   const existing = await findNamedTenant(installation, newSlug);
   if (existing && existing.status !== 'provisioning') throw tenantExists(existing);
@@ -134,14 +137,6 @@ interface ClonePlan {
 }
 
 /**
- * @throws {LaterBuildError} when a later build has migrated the tenant
- * @throws {OperatorError} when its present data are at an earlier version
- */
-async function requireCloneable(source: Tenant, isOfPresent: boolean): Promise<void> {
-  await (isOfPresent ? requireTenantHead(source) : requireNoLaterBuild(source));
-}
-
-/**
  * Returns the normalised addresses of users.
  * @throws {OperatorError} when the tenant does not have one of them, or has disabled one
  */
@@ -166,11 +161,7 @@ export async function readLeft(installation: Installation, source: Tenant): Prom
 }
 
 /** Returns the manifest of a clone. It has no administrator: the users are copied. */
-function manifestOf(
-  { slug, name, appId, features, server, status }: Tenant,
-  newSlug: string,
-): Manifest {
-  if (status === 'provisioning') throw new OperatorError(`${slug} is not ready yet`);
+function manifestOf({ slug, name, appId, features, server }: Tenant, newSlug: string): Manifest {
   const admin = { email: 'nobody@clone' };
   const known = tenantFeatures.filter(feature => features.includes(feature));
 

@@ -39,7 +39,6 @@ export async function copyFrom<T>(
   newSlug: string,
   work: () => Promise<T>,
 ): Promise<T> {
-  await requireNotPurging(control, source.slug);
   try {
     return await work();
   } catch (cause) {

@@ -46,7 +46,15 @@ describe('purge', () => {
       ['undelete', 'acme'],
       ['restore', 'acme', '--lost'],
       ['restore', 'acme', '--archive', 'latest'],
+      ['restore', 'acme', '--archive', 'latest', '--dry-run'],
+      ['restore', 'swap', 'acme'],
+      ['restore', 'swap', 'acme', '--dry-run'],
+      ['restore', 'back', 'acme'],
+      ['restore', 'back', 'acme', '--dry-run'],
+      ['move', 'acme', '--to', 'another'],
+      ['move', 'acme', '--to', 'another', '--dry-run'],
       ['clone', 'acme', 'acme-copy'],
+      ['clone', 'acme', 'acme-copy', '--dry-run'],
     ]) {
       const { code, stderr } = await run(...args);
       expect(code, args.join(' ')).to.equal(1);

@@ -11,8 +11,6 @@ import { findServer } from '../../registry/servers.ts';
 import { findTenant } from '../../registry/tenants.ts';
 import { named, readForeignObjects, readHoldings, rowsLeft } from '../copy/foreign-objects.ts';
 import { readBytes } from '../copy/room.ts';
-import { requireNoneNewer } from '../protocol/newer-database.ts';
-import { retreatIfFenced } from '../protocol/retreat-tenant.ts';
 import { type RunObservers, type RunResult, runDatabases } from '../protocol/run-databases.ts';
 import { withTenant } from '../protocol/with-tenant.ts';
 import {
@@ -22,6 +20,7 @@ import {
   recordFacts,
 } from '../store/database-store.ts';
 import { readStored } from './list-databases.ts';
+import { requireFree } from './require-free.ts';
 
 export interface MoveRequest {
   /** The name of the server. */
@@ -75,9 +74,8 @@ export async function moveTenant(
   observers: RunObservers = {},
 ): Promise<MoveSummary> {
   return withTenant(installation, slug, async (control, tenant) => {
-    // a killed move may have reached its goal and left its fence
-    await requireNoneNewer({ installation, control, tenant });
-    await retreatIfFenced({ installation, control, tenant });
+    const context = { installation, control, tenant };
+    await requireFree(context); // a killed move may have reached its goal and left its fence
 
     const found = await findTenant(installation, slug);
     const killed = await readUnreported(installation, found.id);
@@ -105,7 +103,7 @@ export async function moveTenant(
       endSessions,
     } as const;
 
-    const result = await runDatabases({ installation, control, tenant }, 'move', plan, observers);
+    const result = await runDatabases(context, 'move', plan, observers);
     return readSummary(control, slug, result);
   });
 }
@@ -241,9 +239,8 @@ export async function requireMoveTarget(
   tenant: Tenant,
   name: string,
 ): Promise<Server> {
-  const { slug, status } = tenant;
+  const { slug } = tenant;
   const server = await findServer(installation, name);
-  if (status === 'provisioning') throw new OperatorError(`${slug} is not provisioned yet`);
   if (server.id === tenant.server.id) throw new OperatorError(`${slug} is on ${name} already`);
 
   await requireTenantHead(tenant);

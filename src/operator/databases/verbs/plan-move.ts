@@ -7,6 +7,7 @@ import { findNumberedTables } from '../copy/copy-ahead.ts';
 import { fenceMs } from '../copy/live-copy.ts';
 import { type CopyRoom, planRoom } from '../copy/room.ts';
 import { type MovedObjects, requireMoveTarget, requireNothingLeft } from './move-tenant.ts';
+import { planFree } from './require-free.ts';
 
 /** The speed that a plan assumes. A move itself estimates by the time of its first copy. */
 const bytesPerMs = 10_000;
@@ -46,6 +47,7 @@ export async function planMove(
   leaveSchemas = false,
 ): Promise<MovePlan> {
   const tenant = await findTenant(installation, slug);
+  await planFree(installation, tenant);
   const server = await requireMoveTarget(installation, tenant, to);
   const objects = await planLeftObjects(installation, slug, leaveSchemas);
   const room = await planRoom(installation, tenant, server);

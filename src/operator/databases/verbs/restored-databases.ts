@@ -1,11 +1,9 @@
 import type pg from 'pg';
 import type { Tenant } from '../../../control/control-entities.ts';
 import type { Installation } from '../../../control/installation.ts';
-import { requireNoLaterBuild } from '../../../control/tenant-head.ts';
 import { OperatorError } from '../../../lib/log/operator-error.ts';
 import { withConnection } from '../../../lib/postgres/connection.ts';
 import { quoteIdentifier } from '../../../lib/postgres/quote.ts';
-import { requireNotPurging } from '../../registry/purging.ts';
 import { findTenant } from '../../registry/tenants.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from '../copy/fill-database.ts';
 import { readHoldings } from '../copy/foreign-objects.ts';
@@ -13,14 +11,11 @@ import { findWithoutEntityIn } from '../copy/users-without-entity.ts';
 import { hasLost, isLostOnServer, lostText } from '../protocol/lost-database.ts';
 import {
   addressOf,
-  findNewer,
   type NewerDatabase,
   newerError,
   newerOrigin,
   recordNewer,
-  requireNoneNewer,
 } from '../protocol/newer-database.ts';
-import { retreatIfFenced } from '../protocol/retreat-tenant.ts';
 import { type RunContext, type RunObservers, runDatabases } from '../protocol/run-databases.ts';
 import { withTenant } from '../protocol/with-tenant.ts';
 import {
@@ -30,6 +25,7 @@ import {
   readDatabases,
   type TenantDatabase,
 } from '../store/database-store.ts';
+import { planFree, requireFree } from './require-free.ts';
 
 /**
  * Restores earlier data of a tenant in a database with new names. `place` puts it beside the
@@ -50,8 +46,9 @@ export async function restoreDatabase(
   await requireKnownVersion(data.schemaVersion);
   return withTenant(installation, slug, async (control, tenant) => {
     const found = await findTenant(installation, slug);
-    await requireNoneNewer({ installation, control, tenant });
-    await requireRestorableTenant(installation, found, goal);
+    const context = { installation, control, tenant };
+    await requireFree(context, { staysFenced: true });
+    await requireGoal(installation, found, goal);
     const placement = {
       server: found.server,
       origin: data.description,
@@ -65,7 +62,7 @@ export async function restoreDatabase(
     };
 
     const plan = { placement, keptBy: 'lost' } as const;
-    const { target } = await runDatabases({ installation, control, tenant }, goal, plan, observers);
+    const { target } = await runDatabases(context, goal, plan, observers);
     if (!target) throw new Error('nothing was placed');
 
     return target;
@@ -75,26 +72,25 @@ export async function restoreDatabase(
 function ignore(): void {}
 
 /**
- * @throws {LaterBuildError} when a later build has migrated the tenant
- * @throws {OperatorError} when it is provisioned or purged, has the database that is to be
- *   replaced, lacks the one that data are to be placed beside, or has another one than the
- *   control database says
+ * Checks that data of a tenant can be restored, and changes nothing.
+ * @throws as `planFree`
+ * @throws {OperatorError} when the tenant has the database that is to be replaced, or lacks the
+ *   one that data are to be placed beside
  */
 export async function requireRestorableTenant(
   installation: Installation,
-  { id, guid, slug, status, schemaVersion, server, databaseName: database, roleName: role }: Tenant,
+  tenant: Tenant,
   goal: 'place' | 'replace',
 ): Promise<void> {
-  await requireNotPurging(installation, slug);
-  if (status === 'provisioning') {
-    throw new OperatorError(`${slug} is not completely provisioned: provision it again`);
-  }
-  await requireNoLaterBuild({ slug, schemaVersion });
-  const newer = await withConnection(installation.controlUrl, control =>
-    findNewer({ installation, control, tenant: { id, guid, slug } }),
-  );
-  if (newer) throw newerError(slug, newer);
+  await planFree(installation, tenant);
+  await requireGoal(installation, tenant, goal);
+}
 
+async function requireGoal(
+  installation: Installation,
+  { slug, server, databaseName: database, roleName: role }: Tenant,
+  goal: 'place' | 'replace',
+): Promise<void> {
   const lost = await isLostOnServer(installation, { server, database, role });
   if (lost === (goal === 'replace')) return;
   throw new OperatorError(
@@ -144,21 +140,14 @@ export async function switchDatabase(
   observers: RunObservers = {},
 ): Promise<SwitchResult> {
   return withTenant(installation, slug, async (control, tenant) => {
-    await requireNotPurging(installation, slug);
-    const { status, schemaVersion } = await findTenant(installation, slug);
-    if (status === 'provisioning' || !schemaVersion) {
-      throw new OperatorError(`${slug} is being migrated: bin/backoffice migrate ${slug}`);
-    }
-    await requireNoLaterBuild({ slug, schemaVersion });
+    await requireVersion(installation, slug);
     const context = { installation, control, tenant };
-    const newer = await findNewer(context);
+    const newer = await requireFree(context, { adopts: true });
     if (newer) {
       const wanted = await nameWanted(context, kind, database);
       return endEarlierTime(context, newer, { kind, database: wanted, keepSeconds }, observers);
     }
 
-    // a killed run may have left the fence
-    await retreatIfFenced(context);
     const { target, isCurrent } = await chooseTarget(control, tenant, kind, database);
     if (isCurrent) {
       return { tenant: slug, database: target.database, origin: target.origin, pauseMs: 0 };
@@ -167,6 +156,14 @@ export async function switchDatabase(
     const { pauseMs } = await runDatabases(context, 'switch', plan, observers);
     return { tenant: slug, database: target.database, origin: target.origin, pauseMs };
   });
+}
+
+/** @throws {OperatorError} when a killed migration has left the tenant at no known version */
+async function requireVersion(installation: Installation, slug: string): Promise<void> {
+  const { status, schemaVersion } = await findTenant(installation, slug);
+  if (schemaVersion || status === 'provisioning') return;
+
+  throw new OperatorError(`${slug} is being migrated: bin/backoffice migrate ${slug}`);
 }
 
 /** Returns the name that an operator has given; without one, the name of the only candidate. */
@@ -223,10 +220,12 @@ export async function planSwitch(
   kind: SwitchKind,
   database: string | undefined,
 ): Promise<PlannedSwitch> {
-  const { id, guid } = await findTenant(installation, slug);
+  const found = await findTenant(installation, slug);
+  const newer = await planFree(installation, found, { adopts: true });
+
   return withConnection(installation.controlUrl, async control => {
+    const { id, guid } = found;
     const tenant = { id, guid, slug };
-    const newer = await findNewer({ installation, control, tenant });
     if (newer) {
       const wanted = await nameWanted({ control, tenant }, kind, database);
       return planEndOfEarlierTime(slug, newer, wanted);
