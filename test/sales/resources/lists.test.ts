@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { sql, useLogin, useWorld } from '../../support/world.ts';
+import type { Client } from '../../support/client.ts';
+import { sql, useLogin, useWorld, type World } from '../../support/world.ts';
 
 /** Texts that JSON has to escape, or that an encoder could confuse. */
 const texts = [
@@ -16,9 +17,7 @@ describe('lists and records as JSON', () => {
   let token: string;
 
   before(async () => {
-    token = (
-      await admin.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid })
-    ).body.accessToken;
+    token = await tokenOf(world, admin);
 
     await sql(
       world.acme,
@@ -71,12 +70,7 @@ describe('lists and records as JSON', () => {
     }
   });
 
-  const textOf = async (path: string): Promise<string> =>
-    (
-      await fetch(world.url + path, {
-        headers: { Authorization: `Bearer ${token}`, 'Cache-Control': 'no-cache' },
-      })
-    ).text();
+  const textOf = (path: string): Promise<string> => readText(world, token, path);
 
   for (const name of [
     'SystemOptions',
@@ -114,21 +108,25 @@ describe('lists and records as JSON', () => {
       expect(page).to.equal(sorted);
     });
   }
+});
+
+describe('a list of several megabytes', () => {
+  const world = useWorld();
+  const admin = useLogin(world, 'acme');
 
   it('a list of several megabytes is complete, and its ETag is that of its bytes', async () => {
     await sql(
       world.acme,
       `set session_replication_role = replica;
-       update system_options set created_at = now() where created_at >= '10000-01-01T00:00:00Z'; -- no date-time of the document
        insert into system_options (system_option_type_id, value)
        select 9, repeat('🦄"', 50) || i from generate_series(1, 10000) i`,
     );
 
     const path = '/api/v1/SystemOptions';
-    const list = await textOf(path);
+    const list = await readText(world, await tokenOf(world, admin), path);
     const records = JSON.parse(list) as { Id: number; Value: string }[];
 
-    expect(records).to.have.length(10_000 + texts.length);
+    expect(records).to.have.length(10_000);
     expect(records.at(-1)?.Value).to.equal(`${'🦄"'.repeat(50)}10000`);
     expect(list).to.equal(JSON.stringify(records));
 
@@ -141,3 +139,14 @@ describe('lists and records as JSON', () => {
     }
   });
 });
+
+async function tokenOf({ acme }: World, client: Client): Promise<string> {
+  const login = await client.post('/api/v1/auth/login', acme.admin, { 'X-Tenant': acme.guid });
+  return login.body.accessToken;
+}
+
+/** Returns the body of a response as it is sent. */
+async function readText({ url }: World, token: string, path: string): Promise<string> {
+  const headers = { Authorization: `Bearer ${token}`, 'Cache-Control': 'no-cache' };
+  return (await fetch(url + path, { headers })).text();
+}
