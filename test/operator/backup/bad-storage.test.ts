@@ -11,6 +11,7 @@ import { parseArchiveName } from '../../../src/operator/backup/target/archive-na
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { initTarget } from '../../../src/operator/backup/writer.ts';
+import { ArchiveFacts } from '../../support/archive-facts.ts';
 import { backupSettings } from '../../support/backup-settings.ts';
 import { runScript } from '../../support/command-line.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
@@ -42,6 +43,7 @@ const places: Readonly<Record<string, (folder: string) => Promise<Place | undefi
 
 describe('archives on bad storage', () => {
   const server = use(createDedicatedServer);
+  const facts = new ArchiveFacts(server);
   const folder = useFolder();
   let installation: Installation;
 
@@ -57,9 +59,6 @@ describe('archives on bad storage', () => {
       .sort();
   const ownersOf = (names: readonly string[]): string[] =>
     names.map(name => parseArchiveName(name)?.tenant ?? 'control').sort();
-  const guidOf = async (slug: string): Promise<string> =>
-    (await server.control<{ guid: string }>(`select guid from tenants where slug = '${slug}'`))[0]
-      ?.guid ?? '';
 
   /** Makes three archives of each tenant and of the control database. */
   async function archive({ target, empty }: Place): Promise<void> {
@@ -136,7 +135,7 @@ describe('archives on bad storage', () => {
         expect(stdout).to.include(`${removed.length} archives removed.`);
         expect(planned.stdout.trim().split('\n').sort()).to.deep.equal(removed);
         expect(ownersOf(after)).to.deep.equal(
-          ['control', await guidOf('acme'), await guidOf('globex')].sort(),
+          ['control', await facts.guidOf('acme'), await facts.guidOf('globex')].sort(),
         );
       });
 
@@ -158,7 +157,7 @@ describe('archives on bad storage', () => {
       it('a purge removes all archives of its tenant, and says how many', async () => {
         await server.provision('initech');
         await archive(place);
-        const guid = await guidOf('initech');
+        const guid = await facts.guidOf('initech');
         const owned = ownersOf(await namesOf(place)).filter(owner => owner === guid);
         await place.fill();
         await run(place, 'delete', 'initech', '--yes');

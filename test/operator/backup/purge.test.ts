@@ -10,6 +10,7 @@ import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { initTarget } from '../../../src/operator/backup/writer.ts';
 import { checkArchives, readArchiveFacts } from '../../../src/operator/doctor/check-archives.ts';
+import { ArchiveFacts } from '../../support/archive-facts.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { startS3Server } from '../../support/s3-server.ts';
@@ -18,6 +19,7 @@ import { use } from '../../support/use.ts';
 
 describe('a purge and the archives of its tenant', () => {
   const server = use(createDedicatedServer);
+  const facts = new ArchiveFacts(server);
   const s3 = use(() => startS3Server('backups', 2));
   let environment: Record<string, string>;
   let target: Target;
@@ -30,9 +32,6 @@ describe('a purge and the archives of its tenant', () => {
   };
   const keysOf = (guid: string): string[] =>
     [...s3.store.objects.keys()].filter(key => key.includes(guid));
-  const guidOf = async (slug: string): Promise<string> =>
-    (await server.control<{ guid: string }>(`select guid from tenants where slug = '${slug}'`))[0]
-      ?.guid ?? '';
   const purged = async (slug: string) =>
     (
       await server.control<{ archives: string; left: string[]; error: string | null }>(
@@ -41,8 +40,8 @@ describe('a purge and the archives of its tenant', () => {
       )
     )[0];
   const problems = async (): Promise<string[]> => {
-    const facts = await withConnection(installation.controlUrl, readArchiveFacts);
-    return checkArchives(facts, 'default')
+    const found = await withConnection(installation.controlUrl, readArchiveFacts);
+    return checkArchives(found, 'default')
       .filter(({ check }) => check === 'purged_archives_left')
       .map(({ problem }) => problem);
   };
@@ -62,7 +61,7 @@ describe('a purge and the archives of its tenant', () => {
   after(() => installation.close());
 
   it('a purge removes databases and rows, then every archive with its versions, and says so', async () => {
-    const guid = await guidOf('acme');
+    const guid = await facts.guidOf('acme');
     expect(keysOf(guid)).to.have.length(1);
 
     const { code, stdout, stderr } = await purge('acme');
@@ -77,7 +76,7 @@ describe('a purge and the archives of its tenant', () => {
   });
 
   it('archives that the store refuses to remove are named by the purge and by doctor, until a run has removed them', async () => {
-    const guid = await guidOf('globex');
+    const guid = await facts.guidOf('globex');
     const [key = ''] = keysOf(guid);
     s3.faultOf = request =>
       request.startsWith('DELETE')
@@ -111,7 +110,7 @@ describe('a purge and the archives of its tenant', () => {
   });
 
   it('a purge whose store is away ends in the control database, and is run again for the archives', async () => {
-    const guid = await guidOf('initech');
+    const guid = await facts.guidOf('initech');
     s3.faultOf = () => ({ kind: 'status', status: 403, code: 'InvalidAccessKeyId' });
     const failed = await purge('initech');
     expect(failed.code).to.equal(1);
@@ -128,7 +127,7 @@ describe('a purge and the archives of its tenant', () => {
   });
 
   it('archives that the operator keeps stay through runs and prunes, are listed as purged, and are no finding', async () => {
-    const guid = await guidOf('umbrella');
+    const guid = await facts.guidOf('umbrella');
     const keys = keysOf(guid);
 
     const { code, stdout } = await purge('umbrella', '--keep-archives');
@@ -146,7 +145,7 @@ describe('a purge and the archives of its tenant', () => {
   });
 
   it('a purge beside a run waits for the archive of its tenant alone, and nothing of the tenant is left after both', async () => {
-    const guid = await guidOf('soylent');
+    const guid = await facts.guidOf('soylent');
     await server.sql(
       `insert into currencies (code, name) values ('EUR', 'Euro')`,
       await server.databaseOf('soylent'),
@@ -184,7 +183,7 @@ describe('a purge and the archives of its tenant', () => {
   it('a copy of the control database purges no archive of the other one', async () => {
     await server.provision('hooli');
     await runSmall(installation, target);
-    const guid = await guidOf('hooli');
+    const guid = await facts.guidOf('hooli');
     const keys = keysOf(guid);
     const [own] = await server.control<{ writer: string }>(
       'select target_writer as writer from installation',

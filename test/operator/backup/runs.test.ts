@@ -21,6 +21,7 @@ import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
 import { initTarget } from '../../../src/operator/backup/writer.ts';
 import { readArchiveFacts } from '../../../src/operator/doctor/check-archives.ts';
+import { ArchiveFacts } from '../../support/archive-facts.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { writeRecorded } from '../../support/recorded-archive.ts';
 import { startS3Server } from '../../support/s3-server.ts';
@@ -32,6 +33,7 @@ const noneChanged = ['acme: unchanged', 'globex: unchanged', 'null: archived'];
 
 describe('backup runs by the list of archives', () => {
   const server = use(createDedicatedServer);
+  const facts = new ArchiveFacts(server);
   const s3 = use(() => startS3Server('backups', 2));
   const folder = useFolder();
   let target: Target;
@@ -53,11 +55,6 @@ describe('backup runs by the list of archives', () => {
     (await Array.fromAsync(at.list(''), ({ name }) => name))
       .filter(name => parseArchiveName(name))
       .sort();
-  const write = async (slug: string): Promise<unknown> =>
-    server.sql(
-      `insert into currencies (code, name) select 'X' || count(*), 'X' from currencies`,
-      await server.databaseOf(slug),
-    );
   const rowOf = async (slug: string) =>
     (
       await server.control<{ guid: string; archive: string | null }>(
@@ -115,7 +112,7 @@ describe('backup runs by the list of archives', () => {
   });
 
   it('each tenant is archived under a name that says whose, when and for whom; an unchanged one is skipped', async () => {
-    for (const slug of ['acme', 'globex']) await write(slug);
+    for (const slug of ['acme', 'globex']) await facts.write(slug);
     const before = await namesIn();
 
     const first = await runSmall(installation, target);
@@ -133,7 +130,7 @@ describe('backup runs by the list of archives', () => {
     const second = await runSmall(installation, target);
     expect(second.states).to.deep.equal(noneChanged);
 
-    await write('globex');
+    await facts.write('globex');
     const planned = await planBackup(installation, target, { slugs: undefined, recipients });
     expect(planned.map(({ slug, isArchived }) => [slug, isArchived])).to.deep.equal([
       ['acme', false],
@@ -186,7 +183,7 @@ describe('backup runs by the list of archives', () => {
 
   it('a database that is put back after another one was archived is archived again, so that the newest archive has its data', async () => {
     const before = await rowOf('acme');
-    await write('acme');
+    await facts.write('acme');
     await runSmall(installation, target);
     const other = await rowOf('acme');
     expect(other.archive).not.to.equal(before.archive);
@@ -201,7 +198,7 @@ describe('backup runs by the list of archives', () => {
 
   it('a rule of the bucket that removes old archives costs an idle tenant a new archive, and no failure', async () => {
     await init(bucket, installation, true);
-    for (const slug of ['acme', 'globex']) await write(slug);
+    for (const slug of ['acme', 'globex']) await facts.write(slug);
     expect((await runSmall(installation, bucket)).states).to.deep.equal(allArchived);
     for (const key of s3.store.objects.keys()) {
       if (key.includes('/tenants/')) s3.store.objects.delete(key);
@@ -228,7 +225,7 @@ describe('backup runs by the list of archives', () => {
   });
 
   it('an archive that fails after its last byte is removed at once, the next run makes another one, and no unfinished file is left', async () => {
-    await write('acme');
+    await facts.write('acme');
     const killed: WriteArchive = async (order, store) => {
       const result = await writeSmall(order, store);
       if (order.tenant?.slug === 'acme') {
@@ -252,8 +249,8 @@ describe('backup runs by the list of archives', () => {
   });
 
   it('an archive that fails in the middle leaves no object, fails its tenant alone, and the run ends failed', async () => {
-    await write('acme');
-    await write('globex');
+    await facts.write('acme');
+    await facts.write('globex');
     const failing: WriteArchive = async (order, store) => {
       if (order.tenant?.slug !== 'acme') return writeSmall(order, store);
       async function* body(): AsyncGenerator<Buffer> {
@@ -286,8 +283,8 @@ describe('backup runs by the list of archives', () => {
   });
 
   it('a tenant whose newest archive is from the future fails alone, and the message names the object and both clocks', async () => {
-    await write('acme');
-    await write('globex');
+    await facts.write('acme');
+    await facts.write('globex');
     const { archive } = await rowOf('acme');
     await server.control(
       `update archives set archived_at = now() + interval '1 hour' where name = '${archive}'`,
@@ -391,7 +388,7 @@ describe('backup runs by the list of archives', () => {
   });
 
   it('a folder that is unmounted in the middle of a run fails what is not written yet, and the folder below it gets no file', async () => {
-    for (const slug of ['acme', 'globex']) await write(slug);
+    for (const slug of ['acme', 'globex']) await facts.write(slug);
     const unmounting: WriteArchive = async (order, store) => {
       if (order.tenant?.slug === 'acme') {
         await rename(folder, `${folder}-mounted`);
@@ -420,7 +417,7 @@ describe('backup runs by the list of archives', () => {
         : undefined;
 
     for (const _ of [1, 2]) {
-      for (const slug of ['acme', 'globex']) await write(slug);
+      for (const slug of ['acme', 'globex']) await facts.write(slug);
       const run = await runSmall(installation, bucket, { keep });
       expect(run.states).to.deep.equal(allArchived);
       expect(run.failed).to.equal(0);
@@ -521,10 +518,10 @@ describe('backup runs by the list of archives', () => {
   });
 
   it('an archive that a run removes while verify reads the others is no fault, and one that a tenant needs is', async () => {
-    await write('acme');
+    await facts.write('acme');
     await runSmall(installation, target);
     const { archive: former } = await rowOf('acme');
-    await write('acme');
+    await facts.write('acme');
     await runSmall(installation, target);
     const { archive: last } = await rowOf('acme');
     const removing = (gone: string | null): Target =>
@@ -591,8 +588,8 @@ describe('backup runs by the list of archives', () => {
       { owner: 'unknown', slug: null },
     ]);
     await runSmall(installation, target);
-    const facts = await withConnection(installation.controlUrl, readArchiveFacts);
-    expect(facts.strays.map(({ folder, objects }) => ({ folder, objects }))).to.deep.include({
+    const { strays } = await withConnection(installation.controlUrl, readArchiveFacts);
+    expect(strays.map(({ folder, objects }) => ({ folder, objects }))).to.deep.include({
       folder: `${id?.id}/tenants/${unknown}/`,
       objects: 2,
     });
