@@ -331,8 +331,9 @@ describe('filters of lists', () => {
   });
 
   it('q with twenty words takes not much longer than q with one, where no index finds them', async () => {
+    // In globex, so that the lists of acme stay below one page.
     await sql(
-      world.acme,
+      world.globex,
       `insert into activities (activity_code, comment, recorded_by, recorded_from)
        select 5, repeat('ab cd ef gh ij kl mn op qr st uv wx yz äö üå éè êë àá ', 20) || i, 1, '127.0.0.1'
          from generate_series(1, 4000) i`,
@@ -341,7 +342,8 @@ describe('filters of lists', () => {
       const times: number[] = [];
       for (let round = 0; round < 3; round++) {
         const startedAt = performance.now();
-        const found = await read(`/api/v1/Activity?sort=ActivityCode&q=${encodeURIComponent(q)}`);
+        const path = `/api/v1/Activity?sort=ActivityCode&q=${encodeURIComponent(q)}`;
+        const found = await read(path, other);
         times.push(performance.now() - startedAt);
         expect(found).to.be.empty;
       }
