@@ -161,7 +161,7 @@ export async function readLeft(installation: Installation, source: Tenant): Prom
 }
 
 /** Returns the manifest of a clone. It has no administrator: the users are copied. */
-function manifestOf({ slug, name, appId, features, server }: Tenant, newSlug: string): Manifest {
+function manifestOf({ name, appId, features, server }: Tenant, newSlug: string): Manifest {
   const admin = { email: 'nobody@clone' };
   const known = tenantFeatures.filter(feature => features.includes(feature));
 

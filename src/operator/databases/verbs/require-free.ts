@@ -54,7 +54,7 @@ export async function requireFree(
 }
 
 /**
- * Checks what `requireFree` does, on a connection of its own, and changes nothing: a fence stays.
+ * Checks what `requireFree` does, on a connection of its own, and changes nothing.
  * @throws as `requireFree`
  */
 export async function planFree(
