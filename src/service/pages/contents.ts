@@ -43,7 +43,7 @@ function documents(site: Site): PathContent[] {
   return [...pages, ...shownPictures];
 }
 
-/** The reference and the search, which are made of the OpenAPI document when first asked for. */
+/** The reference and the search, made of the OpenAPI document when first asked for. */
 function referenceContents(routes: readonly TenantRoute[], site: Site): PathContent[] {
   let read: EndpointGroup[] | undefined;
   const groups = (): EndpointGroup[] => {
