@@ -4,6 +4,7 @@ import { outcomeUnknown } from '../../lib/problems.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
 import { QueryGroups } from './query-groups.ts';
 import type { TenantClient } from './tenant-client.ts';
+import { commitSingle } from './tenant-transaction.ts';
 
 /** A change that one statement makes as a whole. */
 export interface SingleChange {
@@ -28,8 +29,6 @@ interface Waiting extends SingleChange {
 
 interface SharedCommitsOptions {
   connect: () => Promise<TenantClient>;
-  /** Makes a change in a transaction of its own, on a connection in use. */
-  commit: (client: TenantClient, change: SingleChange) => Promise<RowValues[]>;
   /** Makes a change as if there were no others: on a connection of its own. */
   changeAlone: (change: SingleChange) => Promise<RowValues[]>;
 }
@@ -94,11 +93,11 @@ export class SharedCommits {
     for (const { beforeCommit } of group) beforeCommit?.();
 
     if (group.length === 1) {
-      first.resolve(await options.commit(client, first));
+      first.resolve(await commitSingle(client, withActor(first)));
       return;
     }
 
-    const statements = group.map(({ change, actor }) => change.withActor?.(actor) ?? change);
+    const statements = group.map(withActor);
     const rows = await commitTogether(client, statements);
     if (!rows) this.#alone = aloneAfterFailure;
 
@@ -107,6 +106,10 @@ export class SharedCommits {
       else options.changeAlone(change).then(change.resolve, change.reject);
     }
   }
+}
+
+function withActor({ change, actor }: SingleChange): Statement {
+  return change.withActor?.(actor) ?? change;
 }
 
 /**

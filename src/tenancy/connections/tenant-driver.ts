@@ -72,8 +72,6 @@ export class TenantDriver extends OwnDriver<TenantConnection> {
   readonly #onCommit: () => void;
   readonly #sharedCommits = new SharedCommits({
     connect: () => this.pool.connect(),
-    commit: (client, { actor, change }) =>
-      new TenantTransaction(client, actor, () => this.entityManager()).commit(change),
     changeAlone: change => this.#changeAlone(change),
   });
 

@@ -44,7 +44,9 @@ export class TenantTransaction {
    *   confirmed the commit
    */
   async commit(statement: Statement): Promise<RowValues[]> {
-    if (!this.#begun && statement.withActor) return this.#execute(statement.withActor(this.#actor));
+    if (!this.#begun && statement.withActor) {
+      return commitSingle(this.#client, statement.withActor(this.#actor));
+    }
 
     // If the statement fails, PostgreSQL turns the commit that follows into a rollback.
     const wasAlive = this.#client.isAlive;
@@ -63,20 +65,6 @@ export class TenantTransaction {
     );
 
     return rows;
-  }
-
-  /**
-   * Executes a statement that is the whole transaction. It takes two thirds of the time of four
-   * statements in one packet. The triggers that need the actor run for each row, after the
-   * statement has set it.
-   */
-  async #execute(statement: Statement): Promise<RowValues[]> {
-    const { isAlive: wasAlive, executed } = this.#client;
-    return this.#client.rows(statement).catch(error => {
-      // PostgreSQL reports the execution before it commits.
-      const isExecuted = this.#client.executed > executed;
-      throw wasAlive && mayBeCommitted(error, isExecuted) ? outcomeUnknown(error) : error;
-    });
   }
 
   /** Rolls back if the transaction has begun. Never rejects. */
@@ -113,6 +101,25 @@ export class TenantTransaction {
     // It lacks what Kysely calls for cursors alone.
     return new Kysely({ dialect: new PostgresDialect({ pool: pool as never }) });
   }
+}
+
+/**
+ * Executes a statement that is the whole transaction, and sets its actor (`withActor`). It takes
+ * two thirds of the time of four statements in one packet. The triggers that need the actor run
+ * for each row, after the statement has set it.
+ * @returns the rows of the statement
+ * @throws {Problem} `outcomeUnknown` as `TenantTransaction.commit`
+ */
+export async function commitSingle(
+  client: TenantClient,
+  statement: Statement,
+): Promise<RowValues[]> {
+  const { isAlive: wasAlive, executed } = client;
+  return client.rows(statement).catch(error => {
+    // PostgreSQL reports the execution before it commits.
+    const isExecuted = client.executed > executed;
+    throw wasAlive && mayBeCommitted(error, isExecuted) ? outcomeUnknown(error) : error;
+  });
 }
 
 const setActor = { name: 'set_actor', text: `select set_config('app.actor', $1, true)` };

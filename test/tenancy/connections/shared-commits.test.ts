@@ -203,7 +203,6 @@ describe('commits that changes share', () => {
         if (opened++ === 0) throw new PoolError('ETIMEDOUT', 'the server did not answer in time');
         return pool.connect();
       },
-      commit: async (client, single) => (await client.query(single.change)).rows,
       changeAlone: single => database().change(single),
     });
 
