@@ -75,7 +75,7 @@ describe('manifests of Kubernetes', () => {
     });
 
     expect(built)
-      .to.include('image: registry.example.com/backoffice:0.1.0')
+      .to.include('image: registry.example.com/backoffice:0.2.0')
       .and.not.include('image: backoffice');
     const settings = new Set(built.match(/backoffice-settings\S*/g));
     expect([...settings], 'the name with the digest, everywhere').to.have.length(1);

@@ -37,7 +37,7 @@ describe('drill: backups with Compose in a real Docker', function () {
     started = true;
 
     await terminal.type('chmod -R go= .');
-    await terminal.type(lines.block('backoffice:0.1.0'));
+    await terminal.type(lines.block('backoffice:0.2.0'));
     await terminal.type(lines.block('openssl rand'));
     await terminal.type(lines.block('migrate-control\nurl='));
     // No process of the service has a part in it.

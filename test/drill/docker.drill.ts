@@ -78,7 +78,7 @@ describe('drill: the lines for Compose in a real Docker', function () {
     Promise.all(names.map(name => readFile(join(clone, 'deploy/secrets', name), 'utf8')));
 
   it('the lines for Compose, typed once with umask 077, start an installation that serves a tenant through HAProxy', async () => {
-    await terminal.type(lines.block('backoffice:0.1.0'));
+    await terminal.type(lines.block('backoffice:0.2.0'));
     await terminal.type(lines.block('openssl rand'));
     terminal = terminal.with(lines.block('backoffice() {'));
     await terminal.type(lines.block('migrate-control\nurl='));
@@ -114,10 +114,10 @@ describe('drill: the lines for Compose in a real Docker', function () {
     await terminal.type(image.slice(0, image.indexOf('npm run -s sbom')));
 
     const labels = await terminal.type(
-      `docker image inspect --format '{{json .Config.Labels}}' registry.example.com/backoffice:0.1.0`,
+      `docker image inspect --format '{{json .Config.Labels}}' registry.example.com/backoffice:0.2.0`,
     );
     expect(JSON.parse(labels)).to.include({
-      'org.opencontainers.image.version': '0.1.0',
+      'org.opencontainers.image.version': '0.2.0',
       'org.opencontainers.image.revision': (await terminal.type('git rev-parse HEAD')).trim(),
       'org.opencontainers.image.licenses': 'MIT',
     });

@@ -6,7 +6,7 @@ import { Northwind, type Send } from '../deploy/engines/northwind.ts';
 import { PrintedLines, readPage } from '../deploy/engines/printed-lines.ts';
 import { eventually } from '../support/eventually.ts';
 
-const [folder, newer] = ['/opt/backoffice-0.1.0', '/opt/backoffice-0.2.0'];
+const [folder, newer] = ['/opt/backoffice-0.2.0', '/opt/backoffice-0.3.0'];
 const home = '/root/administrator';
 const secrets = [
   'master-key',
@@ -83,7 +83,7 @@ describe('drill: the lines for systemd on a real host', function () {
     (await terminal.type('systemctl show --property=MainPID --value backoffice')).trim();
 
   it('the lines for systemd, typed once with umask 077, start a service that serves a tenant', async () => {
-    for (const text of ['backoffice-0.1.0', 'useradd', 'sudoedit', 'control service-login']) {
+    for (const text of ['backoffice-0.2.0', 'useradd', 'sudoedit', 'control service-login']) {
       await terminal.type(lines.block(text));
     }
     const printed = await terminal.type(lines.block('enable --now backoffice.service'));
@@ -218,7 +218,7 @@ describe('drill: the lines for systemd on a real host', function () {
     await copyClone(newer);
     await terminal.type(`chmod -R go= ${newer}`);
     const upgrade = async (): Promise<void> => {
-      await terminal.type(lines.block('backoffice-0.2.0'));
+      await terminal.type(lines.block('backoffice-0.3.0'));
       await eventually(isServed);
     };
 
