@@ -18,6 +18,11 @@ export const changeTopics = {
   sessions: 'sessions',
   /** Key: the hash, in the notation of PostgreSQL for `bytea`. */
   legacyTokens: 'legacy_tokens',
+  /**
+   * The keys of programs. Key: the hash, in the notation of PostgreSQL for `bytea`; and once more
+   * the id.
+   */
+  programKeys: 'keys',
   /** Key: the guid of the tenant whose fence begins, closes or is lifted. */
   fences: 'fences',
   /**

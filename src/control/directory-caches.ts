@@ -5,6 +5,7 @@ import { type ControlDatabase, queryControl } from './database.ts';
 import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
 import type {
   LegacyTokenRecord,
+  ProgramKeyRecord,
   RoleRecord,
   SessionRecord,
   TenantRecord,
@@ -43,21 +44,32 @@ export function createDirectoryCaches(options: CachesOptions) {
   });
 
   /**
-   * A request that looks up a session looks up its user and their role next, so one query loads
-   * all three.
+   * A request that looks up a session, or the key of a program, looks up its user and the role
+   * next, so one query loads all three.
    */
+  async function withHolder<Login extends object>(
+    load: Promise<{ login: Login; user: UserRecord; role: RoleRecord } | undefined>,
+  ): Promise<Login | undefined> {
+    const changes = { users: users.changeCount, roles: roles.changeCount };
+    const found = await load;
+    if (!found) return undefined;
+
+    users.addIfUnchanged(String(found.user.id), found.user, changes.users);
+    roles.addIfUnchanged(String(found.role.id), found.role, changes.roles);
+    return found.login;
+  }
+
   const sessions = new ControlCache<SessionRecord>({
     ...ofPeople,
     topic: changeTopics.sessions,
-    load: async id => {
-      const changes = { users: users.changeCount, roles: roles.changeCount };
-      const found = await loadSession(id, control);
-      if (!found) return undefined;
+    load: id => withHolder(loadSession(id, control)),
+  });
 
-      users.addIfUnchanged(String(found.user.id), found.user, changes.users);
-      roles.addIfUnchanged(String(found.role.id), found.role, changes.roles);
-      return found.session;
-    },
+  const programKeys = new ControlCache<ProgramKeyRecord>({
+    ...ofTenants,
+    ttlMs: 5 * minuteMs,
+    topic: changeTopics.programKeys,
+    load: name => withHolder(loadProgramKey(name, control)),
   });
 
   const tenants = new ControlCache<TenantRecord>({
@@ -74,20 +86,27 @@ export function createDirectoryCaches(options: CachesOptions) {
     load: key => loadLegacyToken(key, control),
   });
 
-  return { tenants, sessions, users, roles, legacyTokens };
+  return { tenants, sessions, programKeys, users, roles, legacyTokens };
 }
 
 const user = `
   json_build_object('id', u.id, 'guid', u.guid, 'tenantId', u.tenant_id, 'email', email, 'firstName', first_name,
                     'lastName', last_name, 'roleId', role_id, 'scope', scope, 'entityId', entity_id,
-                    'entitySince', entity_since,
+                    'entitySince', entity_since, 'isProgram', kind = 'program', 'networks', networks,
                     'disabled', disabled_at is not null) as "user"`;
 const role = `json_build_object('id', r.id, 'name', r.name, 'permissions', permissions) as role`;
 
-interface CallerRow {
+interface HolderRow {
   readonly user: UserRecord;
   readonly role: Omit<RoleRecord, 'permissions'> & { readonly permissions: readonly string[] };
+}
+
+interface CallerRow extends HolderRow {
   readonly revoked: boolean;
+}
+
+interface KeyRow extends HolderRow {
+  readonly key: Omit<ProgramKeyRecord, 'name'>;
 }
 
 const userById = `select ${user} from users u where u.id = $1`;
@@ -97,13 +116,25 @@ const sessionById = `
     from sessions s join users u on u.id = s.user_id join roles r on r.id = u.role_id
    where s.id = $1`;
 
+const key = `
+  json_build_object('id', k.id, 'tenantId', k.tenant_id, 'tenantGuid', t.guid, 'userId', k.program_id,
+                    'expiresAt', floor(extract(epoch from k.expires_at) * 1000),
+                    'revoked', k.revoked_at is not null) as key`;
+const keyWhere = `
+  select ${key}, ${user}, ${role}
+    from program_keys k join tenants t on t.id = k.tenant_id
+    join users u on u.id = k.program_id join roles r on r.id = u.role_id
+   where `;
+const keyByHash = `${keyWhere} k.hash = $1::bytea`;
+const keyById = `${keyWhere} k.id = $1::uuid`;
+
 async function loadUser(id: string, control: ControlDatabase): Promise<UserRecord | undefined> {
-  const [row] = await queryControl<Pick<CallerRow, 'user'>>(control, 'user_by_id', userById, [id]);
+  const [row] = await queryControl<Pick<HolderRow, 'user'>>(control, 'user_by_id', userById, [id]);
   return row?.user;
 }
 
 async function loadRole(id: string, control: ControlDatabase): Promise<RoleRecord | undefined> {
-  const [row] = await queryControl<Pick<CallerRow, 'role'>>(control, 'role_by_id', roleById, [id]);
+  const [row] = await queryControl<Pick<HolderRow, 'role'>>(control, 'role_by_id', roleById, [id]);
   return row && toRole(row);
 }
 
@@ -111,26 +142,40 @@ async function loadRole(id: string, control: ControlDatabase): Promise<RoleRecor
 async function loadSession(
   id: string,
   control: ControlDatabase,
-): Promise<{ session: SessionRecord; user: UserRecord; role: RoleRecord } | undefined> {
+): Promise<{ login: SessionRecord; user: UserRecord; role: RoleRecord } | undefined> {
   const [row] = await queryControl<CallerRow>(control, 'session_by_id', sessionById, [id]);
   if (!row) return undefined;
   const { user, revoked } = row;
   return {
-    session: { id, tenantId: user.tenantId, userId: user.id, revoked },
+    login: { id, tenantId: user.tenantId, userId: user.id, revoked },
     user,
     role: toRole(row),
   };
 }
 
-function toRole({ role }: Pick<CallerRow, 'role'>): RoleRecord {
+/**
+ * Loads the key of a program together with the program and its role, as `loadSession` does.
+ * @param name the hash of the key (`hashKey`), or its id
+ */
+async function loadProgramKey(
+  name: string,
+  control: ControlDatabase,
+): Promise<{ login: ProgramKeyRecord; user: UserRecord; role: RoleRecord } | undefined> {
+  const [row] = name.startsWith('\\x')
+    ? await queryControl<KeyRow>(control, 'program_key_by_hash', keyByHash, [name])
+    : await queryControl<KeyRow>(control, 'program_key_by_id', keyById, [name]);
+  return row && { login: { ...row.key, name }, user: row.user, role: toRole(row) };
+}
+
+function toRole({ role }: Pick<HolderRow, 'role'>): RoleRecord {
   return { ...role, permissions: new Set(role.permissions) };
 }
 
 /**
- * The cache key of a legacy token: its hash in the notation of PostgreSQL for `bytea`, which
- * the change feed uses too.
+ * The cache key of a legacy token, or of the key of a program: its hash in the notation of
+ * PostgreSQL for `bytea`, which the change feed uses too.
  */
-export function legacyTokenKey(hash: string): string {
+export function hashKey(hash: string): string {
   return `\\x${hash}`;
 }
 

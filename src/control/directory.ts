@@ -8,7 +8,7 @@ import { queryControl } from './database.ts';
 import {
   createDirectoryCaches,
   type DirectoryCaches,
-  legacyTokenKey,
+  hashKey,
   maxTenants,
 } from './directory-caches.ts';
 import { loadActiveTenants, loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
@@ -31,7 +31,7 @@ const guidBySlug = 'select tenant_named($1) as guid';
 export function createDirectory(options: DirectoryOptions) {
   const { control, feed } = options;
   const caches = createDirectoryCaches(options);
-  const { tenants, sessions, users, roles, legacyTokens } = caches;
+  const { tenants, sessions, programKeys, users, roles, legacyTokens } = caches;
 
   return {
     tenant: (guid: string) => tenants.get(guid),
@@ -70,6 +70,10 @@ export function createDirectory(options: DirectoryOptions) {
      * the change feed.
      */
     invalidateSession: (id: string) => sessions.invalidate(id),
+    /** @param name of a `ProgramKeyRecord` */
+    programKey: (name: string) => programKeys.get(name),
+    /** Removes the key of a program from the cache, as `invalidateSession` does a session. */
+    invalidateProgramKey: (name: string) => programKeys.invalidate(name),
     user: (id: number) => users.get(String(id)),
     role: (id: number) => roles.get(String(id)),
 
@@ -86,9 +90,9 @@ export function createDirectory(options: DirectoryOptions) {
       control.em.fork().count(User, { tenant, entityId }),
 
     /** @param hash of the token, in hexadecimal */
-    legacyToken: (hash: string) => legacyTokens.get(legacyTokenKey(hash)),
+    legacyToken: (hash: string) => legacyTokens.get(hashKey(hash)),
     /** Removes a legacy token from the cache, as `invalidateSession` does a session. */
-    invalidateLegacyToken: (hash: string) => legacyTokens.invalidate(legacyTokenKey(hash)),
+    invalidateLegacyToken: (hash: string) => legacyTokens.invalidate(hashKey(hash)),
   };
 }
 
@@ -126,11 +130,12 @@ function createFreshnessCheck(
  * token that is in use.
  */
 function findEntries(
-  { tenants, sessions, users, roles }: DirectoryCaches,
+  { tenants, sessions, programKeys, users, roles }: DirectoryCaches,
   { tenant, session, user, role }: CallerRecords,
 ): CacheEntry<object>[] | undefined {
   const tenantEntry = tenants.getCached(tenant.guid);
-  const sessionEntry = sessions.getCached(session.id);
+  const sessionEntry =
+    'name' in session ? programKeys.getCached(session.name) : sessions.getCached(session.id);
   const userEntry = users.getCached(String(user.id));
   const roleEntry = roles.getCached(String(role.id));
   if (tenantEntry?.value !== tenant || sessionEntry?.value !== session) return undefined;

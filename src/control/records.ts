@@ -46,9 +46,29 @@ export interface SessionRecord {
   readonly revoked: boolean;
 }
 
+/** The key of a program. It stands where the session of a person does. */
+export interface ProgramKeyRecord {
+  readonly id: string;
+  /**
+   * The name under which the directory has found it: the hash of the key, in the notation of
+   * PostgreSQL for `bytea`, or its id.
+   */
+  readonly name: string;
+  readonly tenantId: number;
+  readonly tenantGuid: string;
+  readonly userId: number;
+  /** Milliseconds since 1970. */
+  readonly expiresAt: number;
+  readonly revoked: boolean;
+}
+
 export interface UserRecord {
   readonly id: number;
   readonly guid: string;
+  /** True for a program, which is a user without a person. */
+  readonly isProgram: boolean;
+  /** The networks, in CIDR notation, from which its keys are accepted; empty: from everywhere. */
+  readonly networks: readonly string[];
   readonly tenantId: number;
   readonly email: string;
   readonly firstName: string;
@@ -81,7 +101,7 @@ export interface LegacyTokenRecord {
  */
 export interface CallerRecords {
   readonly tenant: TenantRecord;
-  readonly session: SessionRecord;
+  readonly session: SessionRecord | ProgramKeyRecord;
   readonly user: UserRecord;
   readonly role: RoleRecord;
 }

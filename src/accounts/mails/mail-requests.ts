@@ -221,7 +221,7 @@ const insertNotices = `
   insert into mail_deliveries (link, tenant_id, user_id, kind, about, expires_at)
   select gen_random_uuid(), u.tenant_id, u.id, 'webhook_disabled', $2, now() + interval '1 day'
     from users u join roles r on r.id = role_id
-   where u.tenant_id = $1 and 'settings.write' = any (permissions) and scope = 'All'
+   where u.tenant_id = $1 and u.kind = 'person' and 'settings.write' = any (permissions) and scope = 'All'
      and disabled_at is null and confirmed_at is not null
      and (select count(*) from mail_deliveries m
            where m.user_id = u.id and kind = 'webhook_disabled' and m.created_at > now() - interval '1 day') < ${maxNotices}

@@ -35,7 +35,7 @@ const queries = {
              from servers`,
   version: `select schema_version as value, count(*) || ' tenants' as description
               from tenants where schema_version is not null group by 1`,
-  email: `select email as value, first_name || ' ' || last_name as description from users where ${ofTenant}`,
+  email: `select email as value, first_name || ' ' || last_name as description from users where kind = 'person' and ${ofTenant}`,
   role: `select name as value, null as description from roles where ${ofTenant}`,
   database: `select database_name as value, state || ', ' || origin as description from tenant_databases
                where state in ('filled', 'kept') and ${ofTenant}`,

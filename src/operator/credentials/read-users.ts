@@ -32,14 +32,15 @@ const userColumns = `
   (select concat_ws(': ', m.state, m.reason) from mail_deliveries m
     where m.user_id = u.id order by m.id desc limit 1) as mail`;
 
-/** Returns the users of a tenant, ordered by e-mail address. */
+/** Returns the people of a tenant, ordered by e-mail address. */
 export async function listUsers(
   { statements }: ControlStatements,
   slug: string,
 ): Promise<UserSummary[]> {
   const { id } = await readTenant({ statements }, slug);
   const { rows } = await statements.query<UserSummary>(
-    `select ${userColumns} from users u join roles r on r.id = u.role_id where u.tenant_id = $1 order by u.email`,
+    `select ${userColumns} from users u join roles r on r.id = u.role_id where u.tenant_id = $1 and u.kind = 'person'
+      order by u.email`,
     [id],
   );
 

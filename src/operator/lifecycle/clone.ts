@@ -52,7 +52,7 @@ export interface CloneRequest {
 /**
  * Creates a tenant with the data, roles and users that another tenant has at one moment. The
  * source is served meanwhile. The clone has its own database, login role and signing key;
- * sessions, API clients and their tokens are not copied. It is isolated: no mail gets from it
+ * sessions, API clients and their tokens, and the keys of programs are not copied. It is isolated: no mail gets from it
  * to the users of the source. It can be run again after it was killed at any point.
  * Every user of it is disabled but those who are named: who leaves the source, or loses rights
  * there, is not thought of in a clone.
@@ -267,21 +267,17 @@ async function copyUsers(
          insert into roles (tenant_id, name, permissions)
          select ?, name, permissions from roles where tenant_id = ? order by id returning tenant_id, id, name
        ), copied_users as (
-         insert into users (tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id, entity_since,
-                            invited_at, confirmed_at, disabled_at)
-         select c.tenant_id, c.id, email, password_hash, first_name, last_name, scope, entity_id, entity_since,
-                invited_at, confirmed_at, case when email = any (?::text[]) then disabled_at else coalesce(disabled_at, now()) end
-           from users u join roles r on r.id = u.role_id join copied_roles c on c.name = r.name
-          where u.tenant_id = ? order by u.id returning id, guid, email
+         insert into users (tenant_id, role_id, guid, kind, email, password_hash, first_name, last_name, scope, entity_id,
+                            entity_since, networks, invited_at, confirmed_at, disabled_at, copied_from)
+         select c.tenant_id, c.id, new_guid, kind, case kind when 'program' then 'program:' || new_guid else email end,
+                password_hash, first_name, last_name, scope, entity_id, entity_since, networks, invited_at, confirmed_at,
+                case when email = any (?::text[]) then disabled_at else coalesce(disabled_at, now()) end, u.id
+           from (select *, gen_random_uuid() as new_guid from users where tenant_id = ? order by id) u
+           join roles r on r.id = u.role_id join copied_roles c on c.name = r.name
+          order by u.id returning id, guid, copied_from
        )
-       select u.id as "oldId", c.id, c.guid from copied_users c join users u on u.email = c.email and u.tenant_id = ?`,
-      [
-        clone.id,
-        source.id,
-        `{${open.map(email => JSON.stringify(email)).join(',')}}`,
-        source.id,
-        source.id,
-      ],
+       select copied_from as "oldId", id, guid from copied_users`,
+      [clone.id, source.id, `{${open.map(email => JSON.stringify(email)).join(',')}}`, source.id],
     );
   });
 }

@@ -21,6 +21,8 @@ export interface AfterRestoreReport<Replayed> {
   keysDisabled: number;
   tokensRevoked: number;
   clientsRevoked: number;
+  /** Keys of programs. */
+  programKeysRevoked: number;
   mailsWithdrawn: number;
   sequencesMoved: number;
   /**
@@ -37,8 +39,8 @@ export interface AfterRestoreReport<Replayed> {
  *    stolen.
  * 2. Every signing key is disabled, and each tenant gets a new one. So no access token that was
  *    issued before is valid, whichever keys and users were disabled since.
- * 3. Every legacy token and every API client is revoked: its secret may have become known
- *    later. Links in mails that were sent before are withdrawn: a link that was used later would
+ * 3. Every legacy token, every API client and every key of a program is revoked: it may have
+ *    become known later. Links in mails that were sent before are withdrawn: a link that was used later would
  *    work again.
  * 4. Sequences go on after all numbers that may have been given since.
  * 5. Users, API clients and tenants that a later control database has as disabled, revoked,
@@ -108,6 +110,9 @@ async function makeSafe<Replayed>(
   const clientsRevoked = await count(
     'update api_clients set revoked_at = now() where revoked_at is null',
   );
+  const programKeysRevoked = await count(
+    'update program_keys set revoked_at = now() where revoked_at is null',
+  );
   const mailsWithdrawn = await count('delete from mail_deliveries');
   await client.query('select pg_notify($1, $2)', [changeChannel, '*:*']);
 
@@ -117,6 +122,7 @@ async function makeSafe<Replayed>(
     keysDisabled,
     tokensRevoked,
     clientsRevoked,
+    programKeysRevoked,
     mailsWithdrawn,
     sequencesMoved,
     replayed,

@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import { noPassword } from '../../accounts/auth/passwords.ts';
+import { nameOfUser } from '../../control/user-kinds.ts';
 import { countText } from '../command/texts.ts';
 
 /** Access that was taken away, as a later state of the control database says. */
@@ -19,7 +20,10 @@ export interface LaterState {
   readonly tenants: string;
   /** The permissions of roles, as JSON. */
   readonly roles: string;
-  /** All users with addresses, roles, scopes, entities and digests of passwords, as JSON. */
+  /**
+   * All users with addresses, roles, scopes, entities, networks and digests of passwords, as
+   * JSON.
+   */
   readonly people: string;
 }
 
@@ -57,7 +61,7 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
             (select coalesce(json_agg(json_build_object('tenant', t.guid, 'name', r.name, 'permissions', r.permissions)), '[]')
                from roles r join tenants t on t.id = r.tenant_id)::text as roles,
             (select coalesce(json_agg(json_build_object('guid', u.guid, 'email', u.email, 'role', r.name, 'scope', u.scope,
-                      'entity', u.entity_id, 'since', u.entity_since, 'password', encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex'))), '[]')
+                      'entity', u.entity_id, 'since', u.entity_since, 'networks', u.networks, 'password', encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex'))), '[]')
                from users u join roles r on r.id = u.role_id)::text as people`,
   );
   const [state] = rows;
@@ -186,6 +190,7 @@ const slugOfNobody = (guid: string): string => `'s' || left(md5(${guid}::text), 
  *   - a password that was replaced later is none;
  *   - a person whose role, scope or entity differs gets the later ones where they are within the
  *     restored rights, and is disabled otherwise, with the later entity;
+ *   - a program is limited to the later networks, if it was limited then;
  *   - a person whose address differs is disabled: who reads the mails of the restored one could
  *     ask for a password.
  * @returns the guids of the users who were disabled
@@ -212,6 +217,13 @@ async function narrowRights(client: pg.Client, later: LaterState): Promise<Reado
        from ${laterPeople}
       where u.guid = l.guid and ${passwordDigest} <> l.password`,
     [later.people, noPassword],
+  );
+
+  await client.query(
+    `update users u set networks = l.networks
+       from ${laterPeople}
+      where u.guid = l.guid and ${areNetworksOther}`,
+    [later.people],
   );
 
   const { rows } = await client.query<{ guid: string; isDisabled: boolean }>(
@@ -244,11 +256,14 @@ const laterTenants =
   'json_to_recordset($1::json) as l (guid uuid, features text[], isolated boolean, url text)';
 const laterRoles = 'json_to_recordset($1::json) as l (tenant uuid, name text, permissions text[])';
 const laterPeople = `json_to_recordset($1::json)
-  as l (guid uuid, email text, role text, scope text, entity bigint, since timestamptz, password text)`;
+  as l (guid uuid, email text, role text, scope text, entity bigint, since timestamptz, networks cidr[], password text)`;
 
 /** SQL: true for a tenant that the later state changes. */
 const isTenantOther = `
   (not t.features <@ l.features or l.isolated and not t.isolated or t.app_url is distinct from l.url)`;
+
+/** SQL: true for a program that the later state limits to other networks. */
+const areNetworksOther = `(l.networks <> '{}' and l.networks <> u.networks)`;
 
 /** SQL of the digest of a user's password. */
 const passwordDigest = `encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex')`;
@@ -290,18 +305,20 @@ async function peopleDifferences(
   later: LaterState,
 ): Promise<{ guid: string; text: string }[]> {
   const { rows } = await client.query<{ guid: string; text: string }>(
-    `select u.guid, format('%s: %s: ', t.slug, u.email) || concat_ws(', ',
+    `select u.guid, format('%s: %s: ', t.slug, ${nameOfUser('u')}) || concat_ws(', ',
               case when u.email <> l.email then format('address was %s later', l.email) end,
               case when r.name <> l.role then format('role was %s later, was restored as %s', l.role, r.name) end,
               case when u.scope <> l.scope then format('scope was %s later, was restored as %s', l.scope, u.scope) end,
               case when u.entity_id is distinct from l.entity
                      then format('entity was %s later, was restored as %s', coalesce(l.entity::text, 'none'), coalesce(u.entity_id::text, 'none'))
                    when u.entity_since <> l.since then format('entity was another one with the number %s later', l.entity) end,
+              case when ${areNetworksOther} then format('networks were %s later, and are so again', array_to_string(l.networks, ' and ')) end,
               case when ${passwordDigest} <> l.password then 'password was replaced later, so there is none: set one' end) as text
        from ${laterPeople}
        join users u on u.guid = l.guid join roles r on r.id = u.role_id join tenants t on t.id = u.tenant_id
       where (u.email, r.name, u.scope, u.entity_id, u.entity_since, ${passwordDigest})
             is distinct from (l.email, l.role, l.scope, l.entity, l.since, l.password)
+         or ${areNetworksOther}
       order by t.slug, u.email`,
     [later.people],
   );

@@ -1,9 +1,11 @@
+import { controlHead } from '../../control/control-version.ts';
 import type { ControlStatements } from '../../control/installation.ts';
 import { tenantHead } from '../../control/tenant-head.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { type FleetHealth, readFleetHealth } from '../registry/read-tenants.ts';
 import { listRuns, type RunOutcome, type RunSummary, runOutcomes } from './list-runs.ts';
 import { closeAbandonedRuns } from './migration-runs.ts';
+import { type RunningService, runningServices } from './running-services.ts';
 
 export interface FleetStatus {
   /** The schema version of this build. */
@@ -21,6 +23,12 @@ export interface FleetStatus {
    * run.
    */
   lastRun: (RunSummary & { failures: RunOutcome[] }) | null;
+  /**
+   * The running processes whose build is older than the control database, or that have not
+   * registered it yet: meanwhile nothing is made that their build does not know
+   * (`requireNoFormerBuild`). `head` is their last migration of the control database.
+   */
+  formerBuilds: RunningService[];
 }
 
 /**
@@ -39,7 +47,10 @@ export async function fleetStatus({
   const lastRun = run
     ? { ...run, failures: await runOutcomes({ statements }, run.id, run.outcomes.failed ?? 0) }
     : null;
-  return { head: await tenantHead(), fleet, health, checkedAt, failing, lastRun };
+  const services = await runningServices({ statements }, 'control');
+  const newest = await controlHead();
+  const formerBuilds = services.filter(({ head }) => head === null || head < newest);
+  return { head: await tenantHead(), fleet, health, checkedAt, failing, lastRun, formerBuilds };
 }
 
 /** Returns the number of tenants by schema version and state. */

@@ -21,7 +21,15 @@ const status = defineOperation({
   },
 });
 
-function textOf({ head, fleet, health, checkedAt, failing, lastRun }: FleetStatus): string {
+function textOf({
+  head,
+  fleet,
+  health,
+  checkedAt,
+  failing,
+  lastRun,
+  formerBuilds,
+}: FleetStatus): string {
   const rows = fleet.map(row => ({
     ...row,
     schemaVersion: row.schemaVersion ?? 'between versions',
@@ -55,6 +63,20 @@ function textOf({ head, fleet, health, checkedAt, failing, lastRun }: FleetStatu
       '',
       'When the cause is gone, migrate them again:',
       '  bin/backoffice migrate --retry-failed',
+    );
+  }
+
+  if (formerBuilds.length > 0) {
+    const rows = formerBuilds.map(({ head, ...process }) => ({
+      ...process,
+      head: head ?? 'starts',
+    }));
+    lines.push(
+      '',
+      'These processes have a former build, or start. Until they have this one, requests that',
+      'would make programs or their keys get 503 migration_pending:',
+      '',
+      tableText(rows, ''),
     );
   }
 

@@ -36,7 +36,8 @@ const privileges: Record<string, string> = {
   roles: 'select, insert, delete, update (name, permissions)',
   users:
     'select, insert, delete, ' +
-    'update (email, password_hash, first_name, last_name, role_id, scope, entity_id, entity_since, invited_at, confirmed_at, disabled_at)',
+    'update (email, password_hash, first_name, last_name, role_id, scope, entity_id, entity_since, invited_at, confirmed_at, disabled_at, networks)',
+  program_keys: 'select, insert, delete, update (revoked_at, last_used_at)',
   audit_log: 'select', // written by triggers with the rights of the operator
   idempotency_keys: readAndWrite,
   sessions: readAndWrite,

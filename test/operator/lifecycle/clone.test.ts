@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { databaseNameOf, databaseUrl } from '../../../src/control/server-urls.ts';
 import { addClient } from '../../../src/operator/credentials/clients.ts';
+import { storeKey, storeProgram } from '../../accounts/programs/stored-programs.ts';
 import { addByHand, readAddedByHand } from '../../support/added-by-hand.ts';
 import { startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
@@ -167,6 +168,41 @@ describe('clones of tenants', () => {
       [clone.id, clone.id, clone.id, world.acme.id],
     );
     expect(counts).to.deep.equal({ clients: 0, keys: 1, users: 2, originals: 2 });
+  });
+
+  it('a clone has the programs of its source, disabled, with guids of their own and without a key, and its log names them', async () => {
+    const program = await storeProgram(world, world.globex, { networks: ['10.0.0.0/8'] });
+    await storeKey(world, world.globex, program.id);
+    await sql(
+      world.globex,
+      `insert into audit_log (user_id, user_guid, action, resource, record_key, database_user)
+       values ($1, $2, 'create', 'Country', 'AT', 'test')`,
+      [program.id, program.guid],
+    );
+
+    const copied = await cloneTenant(world.globex, 'with-programs');
+
+    const [copy, ...others] = await controlSql<{ id: string; guid: string; email: string }>(
+      world,
+      `select id, guid, email, first_name, networks::text, disabled_at is not null as disabled,
+              (select count(*)::int from program_keys where program_id = u.id) as keys
+         from users u where tenant_id = ? and kind = 'program'`,
+      [copied.id],
+    );
+    expect(others).to.deep.equal([]);
+    expect(copy).to.include({
+      email: `program:${copy?.guid}`,
+      first_name: 'Till',
+      networks: '{10.0.0.0/8}',
+      disabled: true,
+      keys: 0,
+    });
+    expect(copy?.guid).not.to.equal(program.guid);
+    const entries = await sql(
+      copied,
+      `select user_id::text as id, user_guid as guid from audit_log where record_key = 'AT'`,
+    );
+    expect(entries).to.deep.equal([{ id: copy?.id, guid: copy?.guid }]);
   });
 
   it('a change of a clone does not change its source, and the reverse', async () => {

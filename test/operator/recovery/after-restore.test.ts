@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { addClient } from '../../../src/operator/credentials/clients.ts';
+import { storeKey, storeProgram } from '../../accounts/programs/stored-programs.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -23,9 +24,11 @@ describe('a restored control database', () => {
     world = await createWorld();
     admin = await world.login(world.acme);
     await addClient(world.installation, 'acme', world.acme.admin.email, 'Old program');
+    const program = await storeProgram(world, world.acme, { networks: ['10.0.0.0/8'] });
+    await storeKey(world, world.acme, program.id);
     await world.loginAs(world.globex, { permissions: ['full.read'] });
     // The later control database: the administrator of acme is disabled, its client is revoked,
-    // and globex is suspended.
+    // its program is limited, and globex is suspended.
     later = `${new URL(world.config.databaseUrl ?? '').pathname.slice(1)}_later`;
     await withConnection(postgresUrl(), async client => {
       await client.query(`create database ${later} template control_template`);
@@ -55,6 +58,14 @@ describe('a restored control database', () => {
          select $3, $1, id, '', '', now() from person`,
         [user?.tenant, user?.guid, user?.client],
       );
+      // The program is limited to fewer networks.
+      await client.query(
+        `insert into users (guid, tenant_id, kind, email, password_hash, first_name, last_name, role_id, scope, networks,
+                            confirmed_at)
+         select $2::uuid, $1, 'program', 'program:' || $2, 'none', 'Till', '', id, 'All', '{10.1.0.0/16}', now()
+           from roles where tenant_id = $1 and name = 'Member'`,
+        [user?.tenant, program.guid],
+      );
     });
   });
   afterEach(async () => {
@@ -78,7 +89,13 @@ describe('a restored control database', () => {
     expect(code, stderr).to.equal(0);
 
     const report = JSON.parse(stdout);
-    expect(report).to.include({ replayed: null, keysDisabled: 2, clientsRevoked: 1 });
+    expect(report).to.include({
+      replayed: null,
+      keysDisabled: 2,
+      clientsRevoked: 1,
+      programKeysRevoked: 1,
+    });
+    expect(await control('select from program_keys where revoked_at is null')).to.deep.equal([]);
     expect(await control('select from api_clients where revoked_at is null')).to.deep.equal([]);
     expect(report.sessionsEnded).to.equal(2);
 
@@ -105,7 +122,9 @@ describe('a restored control database', () => {
 
   it('after-restore disables again the users, clients and tenants that are disabled in the replaced control database, and the users that it does not have', async () => {
     await control('update api_clients set revoked_at = null');
-    const enabled = await control('select from users where disabled_at is null');
+    const enabled = await control(
+      `select from users where disabled_at is null and kind = 'person'`,
+    );
     expect(enabled.length).to.be.greaterThan(1);
 
     const { code, stdout, stderr } = await runCommand(
@@ -123,7 +142,13 @@ describe('a restored control database', () => {
       tenantsPurged: [],
       tenantsRenamed: [],
     });
-    expect(differences).to.have.length(2);
+    expect(differences).to.have.length(3);
+    expect(differences[2]).to.equal(
+      'acme: program Till: networks were 10.1.0.0/16 later, and are so again',
+    );
+    expect(await control(`select networks::text from users where kind = 'program'`)).to.deep.equal([
+      { networks: '{10.1.0.0/16}' },
+    ]);
     const [member] = await control<{ permissions: string[] }>(
       `select permissions from roles r join tenants t on t.id = r.tenant_id
         where t.slug = 'acme' and r.name = 'Member'`,
@@ -132,7 +157,9 @@ describe('a restored control database', () => {
     expect(differences[1])
       .to.include('role was Later later')
       .and.include('password was replaced later');
-    expect(await control(`select from users where password_hash = 'none'`)).to.have.length(1);
+    expect(
+      await control(`select from users where password_hash = 'none' and kind = 'person'`),
+    ).to.have.length(1);
     const { status } = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
       'X-Tenant': world.acme.guid,
     });

@@ -143,8 +143,8 @@ async function planExport(
 async function readPeople(client: pg.Client, tenantId: number): Promise<DatabaseContents> {
   const id = BigInt(tenantId);
   const queries = {
-    users: `select u.id, u.guid, u.email, u.first_name, u.last_name, r.name as role, u.scope, u.entity_id, u.invited_at,
-                   u.confirmed_at, u.disabled_at, u.created_at
+    users: `select u.id, u.guid, u.kind, u.email, u.first_name, u.last_name, r.name as role, u.scope, u.entity_id,
+                   u.networks, u.invited_at, u.confirmed_at, u.disabled_at, u.created_at
               from users u join roles r on r.id = u.role_id where u.tenant_id = ${id} order by u.id`,
     roles: `select name, permissions from roles where tenant_id = ${id} order by name`,
     audit_log: `select id, created_at, user_id, user_guid, entity_id, action, resource, record_key, before, after, ip_address
