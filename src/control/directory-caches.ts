@@ -155,7 +155,7 @@ async function loadSession(
 
 /**
  * Loads the key of a program together with the program and its role, as `loadSession` does.
- * @param name the hash of the key (`hashKey`), or its id
+ * @param name the hash of the key (`hashName`), or its id
  */
 async function loadProgramKey(
   name: string,
@@ -175,7 +175,7 @@ function toRole({ role }: Pick<HolderRow, 'role'>): RoleRecord {
  * The cache key of a legacy token, or of the key of a program: its hash in the notation of
  * PostgreSQL for `bytea`, which the change feed uses too.
  */
-export function hashKey(hash: string): string {
+export function hashName(hash: string): string {
   return `\\x${hash}`;
 }
 

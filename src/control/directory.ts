@@ -8,7 +8,7 @@ import { queryControl } from './database.ts';
 import {
   createDirectoryCaches,
   type DirectoryCaches,
-  hashKey,
+  hashName,
   maxTenants,
 } from './directory-caches.ts';
 import { loadActiveTenants, loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
@@ -90,9 +90,9 @@ export function createDirectory(options: DirectoryOptions) {
       control.em.fork().count(User, { tenant, entityId }),
 
     /** @param hash of the token, in hexadecimal */
-    legacyToken: (hash: string) => legacyTokens.get(hashKey(hash)),
+    legacyToken: (hash: string) => legacyTokens.get(hashName(hash)),
     /** Removes a legacy token from the cache, as `invalidateSession` does a session. */
-    invalidateLegacyToken: (hash: string) => legacyTokens.invalidate(hashKey(hash)),
+    invalidateLegacyToken: (hash: string) => legacyTokens.invalidate(hashName(hash)),
   };
 }
 

@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { crc32 } from 'node:zlib';
+import { tokenChecksum } from './token-checksum.ts';
 
 const prefix = 'sbl_';
 
@@ -10,7 +10,7 @@ const prefix = 'sbl_';
  */
 export function createLegacyToken(): string {
   const secret = randomBytes(32).toString('base64url');
-  return `${prefix}${secret}${checksum(secret)}`;
+  return `${prefix}${secret}${tokenChecksum(secret)}`;
 }
 
 /** Recognises a legacy token, valid or not, by its prefix. */
@@ -24,11 +24,7 @@ export function isLegacyToken(token: string): boolean {
  */
 export function hashOfLegacyToken(token: string): string | undefined {
   const [, secret, sum] = /^sbl_([\w-]{43})([0-9a-f]{8})$/.exec(token) ?? [];
-  return secret && sum === checksum(secret)
+  return secret && sum === tokenChecksum(secret)
     ? createHash('sha256').update(token).digest('hex')
     : undefined;
-}
-
-function checksum(secret: string): string {
-  return crc32(secret).toString(16).padStart(8, '0');
 }

@@ -71,6 +71,8 @@ export type UnauthorizedReason =
   | 'session'
   | 'user'
   | 'legacy_token'
+  | 'program_key'
+  | 'network'
   | 'reused'
   | 'client';
 

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { createPeopleLimits } from '../accounts/auth/limit-people.ts';
 import { createPasswords, type Passwords } from '../accounts/auth/passwords.ts';
+import { ProgramKeyUses } from '../accounts/auth/program-key-uses.ts';
 import { createTokenSettings } from '../accounts/auth/token-settings.ts';
 import { createUsageCounter } from '../accounts/auth/usage-counter.ts';
 import { accountLinks } from '../accounts/mails/account-link.ts';
@@ -144,6 +145,9 @@ async function startControl(
   const usage = createUsageCounter(control, log);
   closing.add(() => usage.stop());
 
+  const keyUses = new ProgramKeyUses({ control, log, now });
+  closing.add(() => keyUses.stop());
+
   return {
     control,
     heads,
@@ -153,6 +157,7 @@ async function startControl(
     directory: createDirectory({ control, controlUrl, feed, secrets, log }),
     recorder,
     usage,
+    keyUses,
   };
 }
 

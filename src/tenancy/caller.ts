@@ -2,18 +2,22 @@ import type { Directory } from '../control/directory.ts';
 import type { RoleRecord, TenantRecord, UserRecord } from '../control/records.ts';
 import type { Scope } from '../control/scopes.ts';
 import { hasFeature } from '../control/tenant-features.ts';
+import type { IpNetwork } from '../lib/config/ip-address.ts';
+import { isAdmitted, parseNetworks } from './program-networks.ts';
 
 /** The authenticated caller, as verified by the access token and the control database. */
 export interface Caller {
-  /** Empty for a legacy token. */
+  /** Empty for a legacy token, and for a program. */
   readonly sessionId: string;
+  /** The program that the caller is; undefined for a person. */
+  readonly program?: CallingProgram;
   /** The hash of the legacy token, in hexadecimal; undefined for an access token. */
   readonly legacyTokenHash?: string;
   /** The time from which the token is refused, in seconds since 1970. */
   readonly endsAt?: number;
-  /** The signing key of the access token; undefined for a legacy token. */
+  /** The signing key of the access token; undefined for a legacy token and a key of a program. */
   readonly keyId?: string;
-  /** `jti` of the access token. */
+  /** `jti` of the access token; the id of the key of a program. */
   readonly tokenId: string;
   readonly userId: number;
   readonly userGuid: string;
@@ -28,7 +32,21 @@ export interface Caller {
   readonly permissions: ReadonlySet<string>;
 }
 
-type Lookups = Pick<Directory, 'tenant' | 'session' | 'legacyToken' | 'user' | 'role'>;
+/** A program that calls the API with one of its keys. */
+export interface CallingProgram {
+  /** The name under which the directory finds the key (`ProgramKeyRecord.name`). */
+  readonly keyName: string;
+  /** The networks from which its requests are accepted; empty: from everywhere. */
+  readonly networks: readonly IpNetwork[];
+  /** The address of the client of this request; undefined until the program is admitted. */
+  readonly address?: string;
+}
+
+/** The look-ups that say whether a caller could make a request now. */
+export type CallerLookups = Pick<
+  Directory,
+  'tenant' | 'session' | 'programKey' | 'legacyToken' | 'user' | 'role'
+>;
 
 /**
  * The conditions that a caller can lose while a request runs: an active tenant, a valid login,
@@ -44,7 +62,7 @@ export async function findCallerLoss(
   caller: Caller,
   permissions: Iterable<string>,
   tenantGuid: string,
-  directory: Lookups,
+  directory: CallerLookups,
 ): Promise<CallerLoss | undefined> {
   const { userId } = caller;
   const tenant = await directory.tenant(tenantGuid);
@@ -54,6 +72,8 @@ export async function findCallerLoss(
   if (!found || (await isLoginEnded(caller, tenant, directory))) return 'login';
 
   const { user, role } = found;
+  const { program } = caller;
+  if (program && !isAdmitted(parseNetworks(user.networks), program.address)) return 'login';
   if (!isSameScope(user, caller)) return 'rights';
   return [...permissions].every(permission => role.permissions.has(permission))
     ? undefined
@@ -77,7 +97,7 @@ function isSameScope(one: Scoped, other: Scoped): boolean {
 export async function isCallerCurrent(
   caller: Caller,
   tenantGuid: string,
-  directory: Lookups,
+  directory: CallerLookups,
 ): Promise<boolean> {
   return (await findCallerLoss(caller, caller.permissions, tenantGuid, directory)) === undefined;
 }
@@ -97,18 +117,18 @@ export async function findActiveUser(
   return role && { user, role };
 }
 
-/** The session or token that a caller has logged in with. */
-type Login = Pick<Caller, 'sessionId' | 'legacyTokenHash' | 'keyId'>;
+/** The session, token or key that a caller has logged in with. */
+type Login = Pick<Caller, 'sessionId' | 'program' | 'legacyTokenHash' | 'keyId'>;
 
 /**
- * True once a request with the same token would be refused, whatever the time: the session or
- * the legacy token is revoked or deleted, the signing key is disabled, or the tenant permits no
- * legacy tokens.
+ * True once a request with the same token would be refused, whatever the time: the session, the
+ * key of the program or the legacy token is revoked or deleted, the signing key is disabled, or
+ * the tenant permits no programs or legacy tokens.
  */
 async function isLoginEnded(
-  { sessionId, legacyTokenHash, keyId }: Login,
+  { sessionId, program, legacyTokenHash, keyId }: Login,
   tenant: TenantRecord,
-  directory: Pick<Directory, 'session' | 'legacyToken'>,
+  directory: Pick<Directory, 'session' | 'programKey' | 'legacyToken'>,
 ): Promise<boolean> {
   if (legacyTokenHash) {
     return (
@@ -118,6 +138,9 @@ async function isLoginEnded(
   }
 
   if (keyId !== undefined && !tenant.keys.has(keyId)) return true;
+  if (program) {
+    return tenant.isIsolated || (await directory.programKey(program.keyName))?.revoked !== false;
+  }
   return sessionId ? (await directory.session(sessionId))?.revoked !== false : false;
 }
 

@@ -13,7 +13,7 @@ import {
   requestDeadlineMs,
   withDeadline,
 } from '../lib/runtime/deadline.ts';
-import { type Caller, findCallerLoss, isCallerCurrent } from './caller.ts';
+import { type Caller, type CallerLookups, findCallerLoss, isCallerCurrent } from './caller.ts';
 import type { TenantDatabases } from './connections/tenant-databases.ts';
 import type { Prepare, TenantDriver } from './connections/tenant-driver.ts';
 import { RepeatableChange } from './repeatable-change.ts';
@@ -31,7 +31,7 @@ export interface Origin {
 export interface ContextServices {
   databases: TenantDatabases;
   responseCache: ResponseCache;
-  directory: Pick<Directory, 'countUsers' | 'tenant' | 'session' | 'legacyToken' | 'user' | 'role'>;
+  directory: CallerLookups & Pick<Directory, 'countUsers'>;
   /** `now` is Unix time in seconds. */
   tokens: { readonly now: () => number };
 }

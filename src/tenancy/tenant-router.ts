@@ -1,7 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { Directory } from '../control/directory.ts';
 import { hashOfLegacyToken, isLegacyToken } from '../control/legacy-token.ts';
-import type { LegacyTokenRecord, TenantRecord } from '../control/records.ts';
+import { isProgramKey, programKeyName } from '../control/program-key.ts';
+import type { LegacyTokenRecord, ProgramKeyRecord, TenantRecord } from '../control/records.ts';
 import {
   bearerToken,
   invalidToken,
@@ -25,6 +26,10 @@ type Credentials = { readonly token: string } & (
   | {
       /** The parsed header of an access token that is still to be verified. */
       readonly header: ParsedToken['header'];
+    }
+  | {
+      /** The record of the key of a program. */
+      readonly programKey: ProgramKeyRecord;
     }
   | {
       /** The record of a legacy token. */
@@ -56,6 +61,8 @@ interface TenantRouterOptions extends ContextServices {
  *                                  Then the token is verified with the keys of that tenant, so
  *                                  a false claim fails there. Unknown tenant: 401
  *   verified token (cached)        its tenant, if none of its records has changed since
+ *   key of a program               the tenant of the key's record in the control database. No
+ *                                  record: 401
  *   legacy token                   the tenant of the token's record in the control database. No
  *                                  record: 401
  *   no token, valid X-Tenant       the active tenant with that guid; on an anonymous route also
@@ -97,6 +104,15 @@ async function resolve(
   const { directory, verifiedTokens } = options;
   const verified = verifiedTokens.find(token);
   if (verified) return { tenant: verified.tenant, credentials: { token, verified } };
+
+  if (isProgramKey(token)) {
+    const name = programKeyName(token);
+    const programKey = name && (await directory.programKey(name));
+    if (!programKey) throw invalidToken('program_key');
+
+    const tenant = await tokenTenant(programKey.tenantGuid, directory, 'program_key');
+    return { tenant, credentials: { token, programKey } };
+  }
 
   if (isLegacyToken(token)) {
     const hash = hashOfLegacyToken(token);

@@ -4,7 +4,10 @@ import type { CallerRecords } from '../control/records.ts';
 import { maxEntries } from '../lib/runtime/lru-bounds.ts';
 import type { Caller } from './caller.ts';
 
-/** The caller of an access token, and the records of the control database that prove it. */
+/**
+ * The caller of an access token, or of the key of a program, and the records of the control
+ * database that prove it.
+ */
 export interface VerifiedToken extends CallerRecords {
   readonly caller: Caller;
   /**
@@ -27,8 +30,8 @@ interface CachedToken {
 
 /**
  * Caches verified access tokens by their whole text, so that signature and claims are not
- * verified on every request. The least recently used ones are evicted. A token that failed
- * verification is never cached.
+ * verified on every request; and the keys of programs, which are shorter than a signature. The
+ * least recently used ones are evicted. A token that failed verification is never cached.
  *
  * An entry is found by the signature and counts only for the very text that was verified. The
  * hash of the whole text, which each request has in a string of its own, would take a thirtieth

@@ -75,7 +75,7 @@ export interface paths {
         put?: never;
         /**
          * End the current session
-         * @description With a legacy token, revokes that token.
+         * @description With a legacy token, revokes that token. A program has no session: its keys are revoked at `/api/v1/Programs/{id}/keys/{keyId}`.
          *
          *     Needs a token.
          */
@@ -1543,13 +1543,13 @@ export interface components {
         };
         /** CurrentUser */
         CurrentUser: {
-            /** @description The id of the access token. */
+            /** @description The id of the access token, or of the key of a program. */
             tokenId: string;
             /** @description The guid of the user. */
             userGuid: string;
-            /** @description The first name of the user. */
+            /** @description The first name of the user, or the name of a program. */
             firstName: string;
-            /** @description The last name of the user. */
+            /** @description The last name of the user; empty for a program. */
             lastName: string;
             /** @description The number of the tenant. */
             tenantId: number;
@@ -2234,6 +2234,51 @@ export interface components {
         };
         /**
          * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `wrong_state`: The state of the record does not allow this
+         */
+        "Problem400-validation_failed-invalid_request-wrong_state": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "wrong_state";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
          *     `malformed_json`: The body is not valid JSON
          *     `invalid_request`: The request is not well-formed
          *     `duplicate`: A record with this key exists already
@@ -2369,51 +2414,6 @@ export interface components {
                     status?: 400;
                     /** @enum {unknown} */
                     code?: "validation_failed" | "invalid_request" | "in_use" | "wrong_state";
-                };
-            };
-        };
-        /**
-         * @description `validation_failed`: Some fields are not valid
-         *     `invalid_request`: The request is not well-formed
-         *     `wrong_state`: The state of the record does not allow this
-         */
-        "Problem400-validation_failed-invalid_request-wrong_state": {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                RateLimit: components["headers"]["RateLimit"];
-                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                "RateLimit-Reset": components["headers"]["RateLimitReset"];
-                [name: string]: unknown;
-            };
-            content: {
-                /**
-                 * @example {
-                 *       "type": "/docs/errors#validation_failed",
-                 *       "title": "Some fields are not valid",
-                 *       "status": 400,
-                 *       "code": "validation_failed",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
-                 *       "errors": {
-                 *         "CountryName": [
-                 *           "is required"
-                 *         ]
-                 *       },
-                 *       "errorCodes": {
-                 *         "CountryName": [
-                 *           {
-                 *             "code": "required"
-                 *           }
-                 *         ]
-                 *       }
-                 *     }
-                 */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "invalid_request" | "wrong_state";
                 };
             };
         };
@@ -3685,7 +3685,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             204: components["responses"]["NoContent"];
-            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             410: components["responses"]["Problem410-gone"];

@@ -7,6 +7,7 @@ import type { MailDispatcher } from '../mails/mail-dispatcher.ts';
 import type { TokenSettings } from './access-token.ts';
 import type { PeopleLimits } from './limit-people.ts';
 import type { Passwords } from './passwords.ts';
+import type { ProgramKeyUses } from './program-key-uses.ts';
 import type { UsageCounter } from './usage-counter.ts';
 
 /** The services that the authentication routes use. */
@@ -18,6 +19,7 @@ export interface AuthServices {
   secrets: SecretBox;
   tokens: TokenSettings;
   usage: UsageCounter;
+  keyUses: Pick<ProgramKeyUses, 'note'>;
   mails: Pick<MailDispatcher, 'wake'>;
   /** Maximum mails to one account. */
   mailRate: Rate;

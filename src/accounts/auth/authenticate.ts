@@ -4,6 +4,7 @@ import type { Directory } from '../../control/directory.ts';
 import { hashOfLegacyToken } from '../../control/legacy-token.ts';
 import type {
   LegacyTokenRecord,
+  ProgramKeyRecord,
   RoleRecord,
   TenantRecord,
   UserRecord,
@@ -14,6 +15,7 @@ import type { HttpContext, HttpMiddleware } from '../../lib/request-state.ts';
 import { bindTenant } from '../../tenancy/bind-request.ts';
 import { type Caller, findActiveUser, permitsLegacyTokens } from '../../tenancy/caller.ts';
 import type { TenantDatabases } from '../../tenancy/connections/tenant-databases.ts';
+import { isAdmitted, parseNetworks } from '../../tenancy/program-networks.ts';
 import type { ContextServices } from '../../tenancy/request-context.ts';
 import type { VerifiedToken, VerifiedTokens } from '../../tenancy/verified-tokens.ts';
 import {
@@ -24,7 +26,8 @@ import {
 } from './access-token.ts';
 import type { AuthServices } from './auth-services.ts';
 
-interface AuthenticateServices extends Pick<AuthServices, 'directory' | 'tokens' | 'usage'> {
+interface AuthenticateServices
+  extends Pick<AuthServices, 'directory' | 'tokens' | 'usage' | 'keyUses'> {
   databases: Pick<TenantDatabases, 'openAhead'>;
   verifiedTokens: VerifiedTokens;
 }
@@ -32,7 +35,8 @@ interface AuthenticateServices extends Pick<AuthServices, 'directory' | 'tokens'
 /**
  * Authenticates the caller and gives it to the context of the request: verifies the token's
  * signature and claims, checks the session, and loads the user with the current entity and
- * scope. Runs after the tenant router.
+ * scope. The key of a program stands in the place of token and session. Runs after the tenant
+ * router.
  */
 export function authenticate(services: AuthenticateServices): HttpMiddleware {
   const { databases, directory, tokens, verifiedTokens } = services;
@@ -54,7 +58,11 @@ export function authenticate(services: AuthenticateServices): HttpMiddleware {
       const { verified } = credentials;
       requireUnexpired(verified.endsAt, tokens);
       // the tenant is active: tokens of other tenants are not stored
-      context.setCaller(verified.caller);
+      context.setCaller(admitCaller(ctx, verified.caller, services));
+    } else if ('programKey' in credentials) {
+      const identified = await identifyProgram(credentials.programKey, tenant, services);
+      verifiedTokens.add(token, identified);
+      context.setCaller(admitCaller(ctx, identified.caller, services));
     } else {
       const { header } = credentials;
       const claims = verifyAccessToken(token, header, tenant, tokens);
@@ -104,6 +112,55 @@ async function identify(
   const caller = Object.freeze({ ...toCaller(user, role, credentials), permissions });
 
   return { tenant, session, user, role, caller, endsAt };
+}
+
+/**
+ * Determines the caller of the key of a program, which has the rights that its program has now.
+ * @throws {Problem} `invalid_token`, `token_expired`, `tenant_inactive`
+ */
+async function identifyProgram(
+  key: ProgramKeyRecord,
+  tenant: TenantRecord,
+  { directory, tokens }: Pick<AuthServices, 'directory' | 'tokens'>,
+): Promise<VerifiedToken> {
+  if (key.revoked || tenant.isIsolated) throw invalidToken('program_key');
+  const endsAt = key.expiresAt / 1_000;
+  requireUnexpired(endsAt, tokens);
+  if (tenant.status !== 'active') throw problem('tenant_inactive');
+
+  const found = await findActiveUser(directory, tenant.id, key.userId);
+  if (!found?.user.isProgram) throw invalidToken('user');
+
+  const { user, role } = found;
+  const caller = toCaller(user, role, {
+    sessionId: '',
+    program: { keyName: key.name, networks: parseNetworks(user.networks) },
+    tokenId: key.id,
+    endsAt,
+    entityType: null,
+  });
+
+  return { tenant, session: key, user, role, caller: Object.freeze(caller), endsAt };
+}
+
+/**
+ * Returns the caller of this request. A program is admitted from its networks only, at each
+ * request, and its key counts as used.
+ * @throws {Problem} `invalid_token`
+ */
+function admitCaller(
+  ctx: HttpContext,
+  caller: Caller,
+  { keyUses }: Pick<AuthServices, 'keyUses'>,
+): Caller {
+  const { program, tokenId } = caller;
+  if (!program) return caller;
+
+  const { ipAddress: address } = ctx.state;
+  if (!isAdmitted(program.networks, address)) throw invalidToken('network');
+
+  keyUses.note(tokenId);
+  return { ...caller, program: { ...program, address } };
 }
 
 /**
@@ -157,7 +214,7 @@ async function loadCaller(
 
 type Credentials = Pick<
   Caller,
-  'sessionId' | 'legacyTokenHash' | 'tokenId' | 'endsAt' | 'keyId' | 'entityType'
+  'sessionId' | 'program' | 'legacyTokenHash' | 'tokenId' | 'endsAt' | 'keyId' | 'entityType'
 >;
 
 function toCaller(user: UserRecord, role: RoleRecord, credentials: Credentials): Caller {

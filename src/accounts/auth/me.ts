@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { scopes } from '../../control/scopes.ts';
 import { describeFields } from '../../lib/http/request/fields.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
-import { entityType, entityTypeDescription } from './issue-tokens.ts';
+import { entityType, entityTypeDescription, entityTypeOf } from './issue-tokens.ts';
 
 const currentUser = describeFields(
   {
@@ -22,10 +22,10 @@ const currentUser = describeFields(
     features: z.array(z.string()),
   },
   {
-    tokenId: 'The id of the access token.',
+    tokenId: 'The id of the access token, or of the key of a program.',
     userGuid: 'The guid of the user.',
-    firstName: 'The first name of the user.',
-    lastName: 'The last name of the user.',
+    firstName: 'The first name of the user, or the name of a program.',
+    lastName: 'The last name of the user; empty for a program.',
     tenantId: 'The number of the tenant.',
     tenantGuid: 'The guid of the tenant, as in `X-Tenant`.',
     tenantName: 'The name of the tenant.',
@@ -48,15 +48,23 @@ export function me(): TenantRoute {
     tag: 'Authentication',
     summary: 'The current user, tenant, role and permissions',
     response: currentUser,
-    handler: async (_input, { caller, tenant }) => ({
-      ...caller, // the response has the fields of `currentUser` only
-      tenantId: tenant.id,
-      tenantGuid: tenant.guid,
-      tenantName: tenant.name,
-      appId: tenant.appId,
-      userEntityId: caller.entityId,
-      permissions: [...caller.permissions],
-      features: [...tenant.features],
-    }),
+    handler: async (_input, context) => {
+      const { caller, tenant } = context;
+      // The access token of a person has the type of the login; a program has not logged in.
+      const { program } = caller;
+      const entityType = program ? await entityTypeOf(caller, context) : caller.entityType;
+
+      return {
+        ...caller, // the response has the fields of `currentUser` only
+        entityType,
+        tenantId: tenant.id,
+        tenantGuid: tenant.guid,
+        tenantName: tenant.name,
+        appId: tenant.appId,
+        userEntityId: caller.entityId,
+        permissions: [...caller.permissions],
+        features: [...tenant.features],
+      };
+    },
   });
 }

@@ -3,6 +3,7 @@ import { Session } from '../../control/control-entities.ts';
 import { type ControlDatabase, transactControl } from '../../control/database.ts';
 import { describeFields, timestamp } from '../../lib/http/request/fields.ts';
 import { isUuid } from '../../lib/http/request/uuid.ts';
+import { problem } from '../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { requireMayManage } from '../../tenancy/permission-rules.ts';
 import type { AuthServices } from './auth-services.ts';
@@ -93,9 +94,16 @@ export function logout({ control, directory }: AuthServices): TenantRoute {
     access: 'user',
     tag: 'Authentication',
     summary: 'End the current session',
-    description: 'With a legacy token, revokes that token.',
+    description:
+      'With a legacy token, revokes that token. A program has no session: its keys are revoked at ' +
+      '`/api/v1/Programs/{id}/keys/{keyId}`.',
+    problems: ['wrong_state'],
     handler: async (_input, { caller }) => {
       const { legacyTokenHash } = caller;
+      if (caller.program) {
+        throw problem('wrong_state', { detail: 'A program has no session. Revoke its key.' });
+      }
+
       if (legacyTokenHash) {
         await revokeLegacyToken(control, legacyTokenHash);
         directory.invalidateLegacyToken(legacyTokenHash);

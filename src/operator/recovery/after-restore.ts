@@ -40,8 +40,8 @@ export interface AfterRestoreReport<Replayed> {
  * 2. Every signing key is disabled, and each tenant gets a new one. So no access token that was
  *    issued before is valid, whichever keys and users were disabled since.
  * 3. Every legacy token, every API client and every key of a program is revoked: it may have
- *    become known later. Links in mails that were sent before are withdrawn: a link that was used later would
- *    work again.
+ *    become known later. Links in mails that were sent before are withdrawn: a link that was
+ *    used later would work again.
  * 4. Sequences go on after all numbers that may have been given since.
  * 5. Users, API clients and tenants that a later control database has as disabled, revoked,
  *    suspended or gone become so (`replay`).

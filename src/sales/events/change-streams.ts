@@ -1,13 +1,12 @@
 import { randomInt } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import pLimit from 'p-limit';
-import type { Directory } from '../../control/directory.ts';
 import type { TenantRecord } from '../../control/records.ts';
 import type { EventSink } from '../../lib/http/response/event-stream.ts';
 import type { RunStatement } from '../../lib/postgres/statement.ts';
 import { hasCode, problem } from '../../lib/problems.ts';
 import { requestDeadlineMs, withDeadline } from '../../lib/runtime/deadline.ts';
-import { type Caller, isCallerCurrent } from '../../tenancy/caller.ts';
+import { type Caller, type CallerLookups, isCallerCurrent } from '../../tenancy/caller.ts';
 import type { TenantDatabases } from '../../tenancy/connections/tenant-databases.ts';
 import { selectOwnEntity } from '../../tenancy/own-entity.ts';
 import { type Change, type ChangeInclude, sentChange } from './change.ts';
@@ -34,7 +33,7 @@ interface StreamsOptions {
   watch: ChangeWatch;
   databases: Pick<TenantDatabases, 'open'>;
   heldFeeds: Pick<HeldFeeds, 'note'>;
-  directory: Pick<Directory, 'tenant' | 'session' | 'legacyToken' | 'user' | 'role'>;
+  directory: CallerLookups;
   /** Unix time in seconds. */
   now: () => number;
 }

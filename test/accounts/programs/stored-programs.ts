@@ -1,4 +1,5 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
+import { createProgramKey } from '../../../src/control/program-key.ts';
 import { controlSql, type TestTenant, type World } from '../../support/world.ts';
 
 interface StoredProgram {
@@ -25,12 +26,19 @@ export async function storeProgram(
   return { id: Number(row?.id), guid };
 }
 
-/** Stores a key of a program that ends in a day. */
-export async function storeKey(world: World, tenant: TestTenant, programId: number): Promise<void> {
-  await controlSql(
+/** Stores a key of a program that ends in a day, and returns it. */
+export async function storeKey(
+  world: World,
+  tenant: TestTenant,
+  programId: number,
+): Promise<{ key: string; id: string }> {
+  const { key, hash, prefix } = createProgramKey();
+  const [row] = await controlSql<{ id: string }>(
     world,
     `insert into program_keys (tenant_id, program_id, hash, prefix, expires_at)
-     values (?, ?, ?, 'sbk_test', now() + interval '1 day')`,
-    [tenant.id, programId, createHash('sha256').update(randomUUID()).digest()],
+     values (?, ?, ?, ?, now() + interval '1 day') returning id`,
+    [tenant.id, programId, hash, prefix],
   );
+
+  return { key, id: row?.id ?? '' };
 }
