@@ -72,8 +72,6 @@ export function createDirectory(options: DirectoryOptions) {
     invalidateSession: (id: string) => sessions.invalidate(id),
     /** @param name of a `ProgramKeyRecord` */
     programKey: (name: string) => programKeys.get(name),
-    /** Removes the key of a program from the cache, as `invalidateSession` does a session. */
-    invalidateProgramKey: (name: string) => programKeys.invalidate(name),
     user: (id: number) => users.get(String(id)),
     role: (id: number) => roles.get(String(id)),
 

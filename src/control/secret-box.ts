@@ -219,6 +219,8 @@ export const owners = {
   serverUrl: (serverName: string): string => `server_url:${serverName}`,
   /** The key that seals the secrets of a tenant's webhooks. */
   webhookKey: (tenantGuid: string): string => `webhook_key:${tenantGuid}`,
+  /** The key of a program, in the stored result of a request with an `Idempotency-Key`. */
+  programKey: (keyId: string): string => `program_key:${keyId}`,
   /** The key that proves who has written an archive of a tenant. */
   archiveKey: (installationId: string): string => `archive_key:${installationId}`,
   canary: (installationId: string): string => `canary:${installationId}`,

@@ -1,6 +1,8 @@
 import { authRoutes } from '../accounts/auth/auth-routes.ts';
 import type { AuthServices } from '../accounts/auth/auth-services.ts';
 import { roleRoutes, userRoutes } from '../accounts/people/people-routes.ts';
+import { keyRoutes } from '../accounts/programs/key-routes.ts';
+import { programRoutes } from '../accounts/programs/program-routes.ts';
 import { activityRoutes } from '../sales/activity/activity.ts';
 import { auditRoutes } from '../sales/audit/audit-log.ts';
 import { changeRoutes } from '../sales/events/change-routes.ts';
@@ -24,6 +26,8 @@ export function apiRoutes(parts: RouteServices): TenantRoute[] {
     ...authRoutes(parts),
     ...userRoutes(parts),
     ...roleRoutes(parts),
+    ...programRoutes(parts),
+    ...keyRoutes(parts),
     ...resources.flatMap(resource => resource.routes),
     ...importRoutes(parts),
     ...webhookRoutes(parts),

@@ -28,3 +28,21 @@ export function isAdmitted(networks: readonly IpNetwork[], address: string | und
 
   return client !== undefined && networks.some(network => contains(network, client));
 }
+
+/**
+ * Returns an address, or a network in CIDR notation, in its one spelling; undefined for another
+ * text, and for a network with bits behind its prefix, which may be meant as an address.
+ */
+export function networkText(text: string): string | undefined {
+  const network = parseIpNetwork(text);
+  if (!network) return undefined;
+
+  const { address, bits } = network;
+  const bytes = address.toByteArray();
+  const hasNoHost = bytes.every((byte, index) => {
+    const hostBits = Math.min(8, Math.max(0, 8 * (index + 1) - bits));
+    return (byte & (2 ** hostBits - 1)) === 0;
+  });
+
+  return hasNoHost ? `${address}/${bits}` : undefined;
+}

@@ -18,10 +18,16 @@ import { createQuickPasswords } from '../support/quick-passwords.ts';
 import { use } from '../support/use.ts';
 
 /**
- * Samples that need what only their reader has: the token of a mail, or an API client. The rest
- * is pasted as printed.
+ * Samples that need what only their reader has: the token of a mail, an API client, or the id of
+ * a key. The rest is pasted as printed.
  */
-const needsMore = ['postAuthRefresh', 'postAuthConfirm', 'getDataGenerateToken'];
+const needsMore = [
+  'postAuthRefresh',
+  'postAuthConfirm',
+  'getDataGenerateToken',
+  'getProgramsByIdKeysByKeyId',
+  'deleteProgramsByIdKeysByKeyId',
+];
 /** The id of the stream, which goes on until its reader ends it. */
 const stream = 'getChangesStream';
 /** Operations that end things which other samples use. */

@@ -406,6 +406,184 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/Programs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All Program records
+         * @description A program calls the API with keys of its own, and ends with nobody’s login. It has the permissions of its role, as a user has. Nobody makes or changes a program, or makes a key of one, without every permission that it has.
+         *
+         *     Needs a token with the permission `users.read`.
+         */
+        get: operations["getPrograms"];
+        put?: never;
+        /**
+         * Create one Program record
+         * @description A program calls the API with keys of its own, and ends with nobody’s login. It has the permissions of its role, as a user has. Nobody makes or changes a program, or makes a key of one, without every permission that it has.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        post: operations["postPrograms"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Programs/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One Program record by its id
+         * @description A program calls the API with keys of its own, and ends with nobody’s login. It has the permissions of its role, as a user has. Nobody makes or changes a program, or makes a key of one, without every permission that it has.
+         *
+         *     Needs a token with the permission `users.read`.
+         */
+        get: operations["getProgramsById"];
+        /**
+         * Replace name, role, scope, entity and networks of one Program record
+         * @description A program calls the API with keys of its own, and ends with nobody’s login. It has the permissions of its role, as a user has. Nobody makes or changes a program, or makes a key of one, without every permission that it has.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        put: operations["putProgramsById"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Programs/{id}/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Refuse the keys of one Program
+         * @description A program calls the API with keys of its own, and ends with nobody’s login. It has the permissions of its role, as a user has. Nobody makes or changes a program, or makes a key of one, without every permission that it has.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        post: operations["postProgramsByIdDisable"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Programs/{id}/enable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Accept the keys of one disabled Program again
+         * @description A program calls the API with keys of its own, and ends with nobody’s login. It has the permissions of its role, as a user has. Nobody makes or changes a program, or makes a key of one, without every permission that it has.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        post: operations["postProgramsByIdEnable"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Programs/{id}/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The keys of one Program, without the keys themselves, the newest first
+         * @description A program calls the API with keys of its own, and ends with nobody’s login. It has the permissions of its role, as a user has. Nobody makes or changes a program, or makes a key of one, without every permission that it has.
+         *
+         *     Needs a token with the permission `users.read`.
+         */
+        get: operations["getProgramsByIdKeys"];
+        put?: never;
+        /**
+         * Make a key of one Program, which is returned once
+         * @description A program calls the API with keys of its own, and ends with nobody’s login. It has the permissions of its role, as a user has. Nobody makes or changes a program, or makes a key of one, without every permission that it has. A program has at most five valid keys, so that one can be replaced without a pause: make the second, use it, revoke the first.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        post: operations["postProgramsByIdKeys"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Programs/{id}/keys/{keyId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One key of one Program, without the key itself
+         * @description A program calls the API with keys of its own, and ends with nobody’s login. It has the permissions of its role, as a user has. Nobody makes or changes a program, or makes a key of one, without every permission that it has.
+         *
+         *     Needs a token with the permission `users.read`.
+         */
+        get: operations["getProgramsByIdKeysByKeyId"];
+        put?: never;
+        post?: never;
+        /**
+         * Revoke one key of one Program: it is refused from then on
+         * @description A program calls the API with keys of its own, and ends with nobody’s login. It has the permissions of its role, as a user has. Nobody makes or changes a program, or makes a key of one, without every permission that it has.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        delete: operations["deleteProgramsByIdKeysByKeyId"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Programs/keys/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Revoke all keys that a person has made
+         * @description A program calls the API with keys of its own, and ends with nobody’s login. It has the permissions of its role, as a user has. Nobody makes or changes a program, or makes a key of one, without every permission that it has. For the day on which the person leaves: to disable a user leaves the keys valid that the user has made, because programs depend on them.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        post: operations["postProgramsKeysRevoke"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/EntityStatus": {
         parameters: {
             query?: never;
@@ -1427,7 +1605,7 @@ export interface paths {
         };
         /**
          * The newest audit entries, of a resource, a record, a user, or all
-         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource`, or `filter[Resource]`, names nothing beside these two, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
+         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User`, `Role`, `Program` and `ProgramKey` are returned only when `resource`, or `filter[Resource]`, names nothing beside these four, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
          *
          *     Needs a token with the permission `full.read`.
          */
@@ -1449,7 +1627,7 @@ export interface paths {
         };
         /**
          * One audit entry by its id
-         * @description The entries of `User` and `Role` have numbers of their own: one of these is returned only when `resource` names one of the two.
+         * @description The entries of `User`, `Role`, `Program` and `ProgramKey` have numbers of their own: one of these is returned only when `resource` names one of the four.
          *
          *     Needs a token with the permission `full.read`.
          */
@@ -1647,6 +1825,75 @@ export interface components {
             Name: string;
             /** @description What the users with this role may do. */
             Permissions: string[];
+        };
+        /** Program */
+        Program: {
+            /** @description The number of the program, which the service chooses. No user has the same. */
+            Id: number;
+            /**
+             * Format: uuid
+             * @description The guid of the program, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.
+             */
+            Guid: string;
+            /** @description The name of the program, by which people recognise it. */
+            Name: string;
+            /** @description The name of the role, which grants the permissions. */
+            Role: string;
+            /**
+             * @description Whether the program accesses the data of every entity, or of its own entity only.
+             * @enum {string}
+             */
+            Scope: "Self" | "All";
+            /** @description The `Id` of the entity that the program belongs to; null if it is none. */
+            EntityId: number | null;
+            /** @description The addresses, and networks in CIDR notation, from which its keys are accepted; empty: from everywhere. An address is returned as a network of one. */
+            Networks: string[];
+            /** @description Whether its keys are refused. */
+            IsDisabled: boolean;
+            /** @description The number of its keys that have neither ended nor been revoked. */
+            Keys: number;
+            /** @description The hour in which one of its keys was last used; null if none was. */
+            LastUsedAt: string | null;
+            /**
+             * Format: date-time
+             * @description When the program was made.
+             */
+            CreatedAt: string;
+            /** @description The `Id` of the role. */
+            RoleId: number;
+        };
+        /** ProgramKey */
+        ProgramKey: {
+            /**
+             * Format: uuid
+             * @description The id of the key, as `tokenId` of `/api/v1/auth/me` names it.
+             */
+            Id: string;
+            /** @description The `Id` of the program. */
+            ProgramId: number;
+            /** @description The first characters of the key, by which people recognise it. */
+            Prefix: string;
+            /** @description The number of the user who made it; null if the operator did. */
+            MadeBy: number | null;
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            CreatedAt: string;
+            /**
+             * Format: date-time
+             * @description When the key ends: 365 days after it was made, or earlier or later as the request says, at most 731 days.
+             */
+            ExpiresAt: string;
+            /** @description The hour in which it was last used; null if it was not. */
+            LastUsedAt: string | null;
+            /** @description When it was revoked; null if it was not. */
+            RevokedAt: string | null;
+        };
+        /** RevokedKeys */
+        RevokedKeys: {
+            /** @description The number of keys that were valid. */
+            Revoked: number;
         };
         /** EntityStatus */
         EntityStatus: {
@@ -2460,6 +2707,52 @@ export interface components {
                     status?: 400;
                     /** @enum {unknown} */
                     code?: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `wrong_state`: The state of the record does not allow this
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-wrong_state": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "wrong_state";
                 };
             };
         };
@@ -5017,6 +5310,879 @@ export interface operations {
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getPrograms: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
+                after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Guid, Name, Role, Scope, EntityId, IsDisabled, Keys, LastUsedAt, CreatedAt, RoleId. Repeated, it means the same as with commas. */
+                sort?: ("Id" | "-Id" | "Guid" | "-Guid" | "Name" | "-Name" | "Role" | "-Role" | "Scope" | "-Scope" | "EntityId" | "-EntityId" | "IsDisabled" | "-IsDisabled" | "Keys" | "-Keys" | "LastUsedAt" | "-LastUsedAt" | "CreatedAt" | "-CreatedAt" | "RoleId" | "-RoleId")[];
+                /** @description Return only records that have each word of this text in `Name`, in any letter case and order. */
+                q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
+                /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
+                include?: "etag"[];
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                filter?: {
+                    Id?: number | number[];
+                    Guid?: string | string[];
+                    Name?: string | string[];
+                    Role?: string | string[];
+                    Scope?: ("Self" | "All") | ("Self" | "All")[];
+                    EntityId?: number | number[];
+                    IsDisabled?: boolean | boolean[];
+                    Keys?: number | number[];
+                    LastUsedAt?: (string) | (string)[];
+                    CreatedAt?: (string) | (string)[];
+                    RoleId?: number | number[];
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
+                "filter[Name]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `Role` compares so: `filter[Role][gte]=…`, `filter[Role][lte]=…`, `filter[Role][gt]=…`, `filter[Role][lt]=…`, `filter[Role][prefix]=…`, `filter[Role][contains]=…`. */
+                "filter[Role]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`, `filter[EntityId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                "filter[EntityId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                    null?: boolean;
+                    orNull?: boolean;
+                };
+                /** @description Return only records whose `Keys` compares so: `filter[Keys][gte]=…`, `filter[Keys][lte]=…`, `filter[Keys][gt]=…`, `filter[Keys][lt]=…`. */
+                "filter[Keys]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `LastUsedAt` compares so: `filter[LastUsedAt][gte]=…`, `filter[LastUsedAt][lte]=…`, `filter[LastUsedAt][gt]=…`, `filter[LastUsedAt][lt]=…`, `filter[LastUsedAt][null]=…`, `filter[LastUsedAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                "filter[LastUsedAt]"?: {
+                    /** @description A time, or a date alone: that day in UTC. */
+                    gte?: string;
+                    /** @description A time, or a date alone: that day in UTC. */
+                    lte?: string;
+                    /** @description A time, or a date alone: that day in UTC. */
+                    gt?: string;
+                    /** @description A time, or a date alone: that day in UTC. */
+                    lt?: string;
+                    null?: boolean;
+                    orNull?: boolean;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** @description A time, or a date alone: that day in UTC. */
+                    gte?: string;
+                    /** @description A time, or a date alone: that day in UTC. */
+                    lte?: string;
+                    /** @description A time, or a date alone: that day in UTC. */
+                    gt?: string;
+                    /** @description A time, or a date alone: that day in UTC. */
+                    lt?: string;
+                };
+                /** @description Return only records whose `RoleId` compares so: `filter[RoleId][gte]=…`, `filter[RoleId][lte]=…`, `filter[RoleId][gt]=…`, `filter[RoleId][lt]=…`. */
+                "filter[RoleId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+            };
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    ETag: components["headers"]["ETag"];
+                    Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *         "Name": "Nightly import",
+                     *         "Role": "Member",
+                     *         "Scope": "All",
+                     *         "EntityId": null,
+                     *         "Networks": [
+                     *           "192.0.2.0/24"
+                     *         ],
+                     *         "IsDisabled": false,
+                     *         "Keys": 1,
+                     *         "LastUsedAt": null,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *         "RoleId": 1
+                     *       }
+                     *     ]
+                     */
+                    "application/json": {
+                        /** @description The number of the program, which the service chooses. No user has the same. */
+                        Id: number;
+                        /**
+                         * Format: uuid
+                         * @description The guid of the program, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.
+                         */
+                        Guid: string;
+                        /** @description The name of the program, by which people recognise it. */
+                        Name: string;
+                        /** @description The name of the role, which grants the permissions. */
+                        Role: string;
+                        /**
+                         * @description Whether the program accesses the data of every entity, or of its own entity only.
+                         * @enum {string}
+                         */
+                        Scope: "Self" | "All";
+                        /** @description The `Id` of the entity that the program belongs to; null if it is none. */
+                        EntityId: number | null;
+                        /** @description The addresses, and networks in CIDR notation, from which its keys are accepted; empty: from everywhere. An address is returned as a network of one. */
+                        Networks: string[];
+                        /** @description Whether its keys are refused. */
+                        IsDisabled: boolean;
+                        /** @description The number of its keys that have neither ended nor been revoked. */
+                        Keys: number;
+                        /** @description The hour in which one of its keys was last used; null if none was. */
+                        LastUsedAt: string | null;
+                        /**
+                         * Format: date-time
+                         * @description When the program was made.
+                         */
+                        CreatedAt: string;
+                        /** @description The `Id` of the role. */
+                        RoleId: number;
+                        /** @description The `ETag` of the record, with `include=etag`. */
+                        ETag?: string;
+                    }[];
+                };
+            };
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postPrograms: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Name": "Nightly import",
+                 *       "Role": "Member",
+                 *       "Scope": "All",
+                 *       "Networks": [
+                 *         "192.0.2.0/24"
+                 *       ]
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The name of the program, by which people recognise it. */
+                    Name: string;
+                    /** @description The name of the role, which grants the permissions. */
+                    Role: string;
+                    /**
+                     * @description Whether the program accesses the data of every entity, or of its own entity only.
+                     * @enum {string}
+                     */
+                    Scope: "Self" | "All";
+                    /**
+                     * @description The `Id` of the entity that the program belongs to; null if it is none.
+                     * @default null
+                     */
+                    EntityId?: number | null;
+                    /**
+                     * @description The addresses, and networks in CIDR notation, from which its keys are accepted; empty: from everywhere. An address is returned as a network of one. Null: as in a new record without it.
+                     * @default []
+                     */
+                    Networks?: string[] | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "Name": "Nightly import",
+                     *       "Role": "Member",
+                     *       "Scope": "All",
+                     *       "EntityId": null,
+                     *       "Networks": [
+                     *         "192.0.2.0/24"
+                     *       ],
+                     *       "IsDisabled": false,
+                     *       "Keys": 1,
+                     *       "LastUsedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "RoleId": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Program"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410-gone"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getProgramsById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "Name": "Nightly import",
+                     *       "Role": "Member",
+                     *       "Scope": "All",
+                     *       "EntityId": null,
+                     *       "Networks": [
+                     *         "192.0.2.0/24"
+                     *       ],
+                     *       "IsDisabled": false,
+                     *       "Keys": 1,
+                     *       "LastUsedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "RoleId": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Program"];
+                };
+            };
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    putProgramsById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `Role`, `Keys`, `LastUsedAt` alone do not count. */
+                "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Name": "Nightly import",
+                 *       "Role": "Member",
+                 *       "Scope": "All",
+                 *       "Networks": [
+                 *         "192.0.2.0/24"
+                 *       ]
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The name of the program, by which people recognise it. */
+                    Name: string;
+                    /** @description The name of the role, which grants the permissions. */
+                    Role: string;
+                    /**
+                     * @description Whether the program accesses the data of every entity, or of its own entity only.
+                     * @enum {string}
+                     */
+                    Scope: "Self" | "All";
+                    /**
+                     * @description The `Id` of the entity that the program belongs to; null if it is none.
+                     * @default null
+                     */
+                    EntityId?: number | null;
+                    /**
+                     * @description The addresses, and networks in CIDR notation, from which its keys are accepted; empty: from everywhere. An address is returned as a network of one. Null: as in a new record without it.
+                     * @default []
+                     */
+                    Networks?: string[] | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "Name": "Nightly import",
+                     *       "Role": "Member",
+                     *       "Scope": "All",
+                     *       "EntityId": null,
+                     *       "Networks": [
+                     *         "192.0.2.0/24"
+                     *       ],
+                     *       "IsDisabled": false,
+                     *       "Keys": 1,
+                     *       "LastUsedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "RoleId": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Program"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            410: components["responses"]["Problem410-gone"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postProgramsByIdDisable: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "Name": "Nightly import",
+                     *       "Role": "Member",
+                     *       "Scope": "All",
+                     *       "EntityId": null,
+                     *       "Networks": [
+                     *         "192.0.2.0/24"
+                     *       ],
+                     *       "IsDisabled": false,
+                     *       "Keys": 1,
+                     *       "LastUsedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "RoleId": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Program"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request-wrong_state"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410-gone"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postProgramsByIdEnable: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "Name": "Nightly import",
+                     *       "Role": "Member",
+                     *       "Scope": "All",
+                     *       "EntityId": null,
+                     *       "Networks": [
+                     *         "192.0.2.0/24"
+                     *       ],
+                     *       "IsDisabled": false,
+                     *       "Keys": 1,
+                     *       "LastUsedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "RoleId": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Program"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request-wrong_state"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410-gone"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getProgramsByIdKeys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *         "ProgramId": 1,
+                     *         "Prefix": "the Prefix",
+                     *         "MadeBy": null,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *         "ExpiresAt": "2026-01-05T09:30:00.000Z",
+                     *         "LastUsedAt": null,
+                     *         "RevokedAt": null
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["ProgramKey"][];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postProgramsByIdKeys: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "ExpiresAt": null
+                 *     }
+                 */
+                "application/json": {
+                    /** @description When the key ends: 365 days after it was made, or earlier or later as the request says, at most 731 days. */
+                    ExpiresAt?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "ProgramId": 1,
+                     *       "Prefix": "the Prefix",
+                     *       "MadeBy": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "ExpiresAt": "2026-01-05T09:30:00.000Z",
+                     *       "LastUsedAt": null,
+                     *       "RevokedAt": null,
+                     *       "Key": "GB"
+                     *     }
+                     */
+                    "application/json": {
+                        /**
+                         * Format: uuid
+                         * @description The id of the key, as `tokenId` of `/api/v1/auth/me` names it.
+                         */
+                        Id: string;
+                        /** @description The `Id` of the program. */
+                        ProgramId: number;
+                        /** @description The first characters of the key, by which people recognise it. */
+                        Prefix: string;
+                        /** @description The number of the user who made it; null if the operator did. */
+                        MadeBy: number | null;
+                        /**
+                         * Format: date-time
+                         * @description When it was made.
+                         */
+                        CreatedAt: string;
+                        /**
+                         * Format: date-time
+                         * @description When the key ends: 365 days after it was made, or earlier or later as the request says, at most 731 days.
+                         */
+                        ExpiresAt: string;
+                        /** @description The hour in which it was last used; null if it was not. */
+                        LastUsedAt: string | null;
+                        /** @description When it was revoked; null if it was not. */
+                        RevokedAt: string | null;
+                        /** @description The key. Send it as `Authorization: Bearer …`. No other response has it. */
+                        Key: string;
+                    };
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410-gone"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getProgramsByIdKeysByKeyId: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+                /** @description The id of a key. */
+                keyId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "ProgramId": 1,
+                     *       "Prefix": "the Prefix",
+                     *       "MadeBy": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "ExpiresAt": "2026-01-05T09:30:00.000Z",
+                     *       "LastUsedAt": null,
+                     *       "RevokedAt": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ProgramKey"];
+                };
+            };
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    deleteProgramsByIdKeysByKeyId: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `LastUsedAt` alone do not count. */
+                "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+                /** @description The id of a key. */
+                keyId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postProgramsKeysRevoke: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "MadeBy": 7
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The number of the user who has made the keys. */
+                    MadeBy: number;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Revoked": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RevokedKeys"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            408: components["responses"]["Problem408"];
+            410: components["responses"]["Problem410-gone"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -10899,7 +12065,7 @@ export interface operations {
                     UserId?: number | number[];
                     UserGuid?: string | string[];
                     Action?: ("create" | "update" | "delete") | ("create" | "update" | "delete")[];
-                    Resource?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role") | ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role")[];
+                    Resource?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey") | ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey")[];
                     Key?: string | string[];
                     IPAddress?: string | string[];
                     TraceId?: string | string[];

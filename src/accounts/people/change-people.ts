@@ -5,6 +5,7 @@ import {
   setActor,
   transactControl,
 } from '../../control/database.ts';
+import { hasManager } from '../../control/managers.ts';
 import { tryLockPeople } from '../../control/people-lock.ts';
 import { runInQueue } from '../../control/tenant-queues.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
@@ -56,6 +57,8 @@ export interface HeldEntity {
  *    read after the lock.
  * 3. I2: after the change, the caller is still such a user; otherwise the transaction is rolled
  *    back.
+ * 4. I3: a change that a program makes leaves a person who is such a user, unless there was none
+ *    before. Without it, a program could leave a tenant that only programs manage.
  * So nobody takes `users.manage` from themselves, and of two administrators who disable each
  * other, one fails by I1.
  *
@@ -63,7 +66,7 @@ export interface HeldEntity {
  *   argument is the business entity, or the error of `EntityId`
  * @param entityId of the business entity that a user shall belong to
  * @returns the rows of that statement
- * @throws {Problem} `rate_limited`; `forbidden` when I1 does not hold, `wrong_state` when
+ * @throws {Problem} `rate_limited`; `forbidden` when I1 or I3 does not hold, `wrong_state` when
  *   I2 does not; `unavailable` when another process does not free the lock within 2 s
  */
 export async function changePeople(
@@ -187,7 +190,11 @@ async function attempt(
     const run = ({ name, text, values }: Statement) => query<RowValues>(name, text, values);
     const changeChecked = async (): Promise<Statement> => {
       const permissions = await requireManager(query, context);
+      const wasManaged = context.caller.program && (await hasManager(query, context.tenant.id));
       const result = await change({ query, permissions });
+      if (wasManaged && !(await hasManager(query, context.tenant.id))) {
+        throw problem('forbidden', { detail: 'A person must remain who manages the users.' });
+      }
       await requireManager(
         query,
         context,

@@ -43,6 +43,9 @@ const list = listContract({
   hasTrigrams: false,
 });
 
+/** The condition for the people among the users of other conditions. */
+const isPerson: Condition = ['kind = ?', 'person'];
+
 /** The users of a tenant, for its administrators. */
 export function userRoutes(services: AuthServices): TenantRoute[] {
   return [
@@ -59,7 +62,7 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
       handler: async ({ query: { limit, after }, list }, context) => {
         const { caller, tenant } = context;
         const reads = controlReads(services.control, context);
-        const conditions: Condition[] = usersVisibleTo(tenant.id, caller);
+        const conditions: Condition[] = [...usersVisibleTo(tenant.id, caller), isPerson];
         if (after !== undefined) conditions.push(['id > ?', after]);
 
         return readList(
@@ -84,7 +87,10 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
         const user =
           id &&
           viewOf<UserView>(
-            await queryStatement(services.control, userById(usersVisibleTo(tenant.id, caller), id)),
+            await queryStatement(
+              services.control,
+              userById([...usersVisibleTo(tenant.id, caller), isPerson], id),
+            ),
           );
         if (!user) throw problem('not_found');
         return user;

@@ -42,7 +42,7 @@ const managedUser = `
          to_json(u.entity_since) #>> '{}' as "entitySince", r.name as role, r.permissions, u.confirmed_at is not null as "isConfirmed",
          u.invited_at is not null as "isInvited", u.disabled_at is not null as "isDisabled"
     from users u join roles r on r.id = u.role_id
-   where u.tenant_id = $1 and u.id = $2`;
+   where u.tenant_id = $1 and u.id = $2 and u.kind = 'person'`;
 
 /**
  * Returns a user whom the caller may manage. Does not lock the row: other administrators wait
@@ -116,7 +116,7 @@ export async function requireValidUser(
   tenantId: number,
   { Role, Email }: CheckedFields,
   errors: FieldErrors,
-  user?: ManagedUser,
+  user?: Pick<ManagedUser, 'id'>,
 ): Promise<number> {
   const role = Role === undefined ? undefined : await findRole(query, tenantId, Role);
   if (role) requireMayGrant(role.Permissions, permissions);

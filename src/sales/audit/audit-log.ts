@@ -70,6 +70,8 @@ AuditEntrySchema.setClass(AuditEntry);
 const controlResources = [
   { name: 'User', path: '/api/v1/Users' },
   { name: 'Role', path: '/api/v1/Roles' },
+  { name: 'Program', path: '/api/v1/Programs' },
+  { name: 'ProgramKey' },
 ];
 /**
  * The resources that requests may name: those whose changes have audit entries, and `Activity`,
@@ -146,6 +148,8 @@ const list = listContract({
 const permissionOf = new Map<string, Permission>([
   ['User', 'users.read'],
   ['Role', 'users.read'],
+  ['Program', 'users.read'],
+  ['ProgramKey', 'users.read'],
   ['Webhook', 'settings.write'],
 ]);
 
@@ -161,8 +165,9 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
       summary: 'The newest audit entries, of a resource, a record, a user, or all',
       description:
         'Every change of a record has one entry, written in the same transaction. `resource` is a name such as ' +
-        '`Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource`, ' +
-        'or `filter[Resource]`, names nothing beside these two, and need the permission `users.read` too. Those of ' +
+        '`Country`, `key` the id or code of a record. The entries of `User`, `Role`, `Program` and ' +
+        '`ProgramKey` are returned only when `resource`, or `filter[Resource]`, names nothing beside these four, and ' +
+        'need the permission `users.read` too. Those of ' +
         '`Webhook` need `settings.write`. An upgrade ' +
         'that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and ' +
         '`Before` and `After` are null.',
@@ -202,8 +207,8 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
       tag: 'AuditLog',
       summary: 'One audit entry by its id',
       description:
-        'The entries of `User` and `Role` have numbers of their own: one of these is returned only when `resource` names ' +
-        'one of the two.',
+        'The entries of `User`, `Role`, `Program` and `ProgramKey` have numbers of their own: one of these is returned ' +
+        'only when `resource` names one of the four.',
       query: query.pick({ resource: true }),
       response: view,
       handler: async ({ params, query: { resource } }, context) => {
@@ -251,7 +256,7 @@ function namedResources(
   if (!areOfControl && deciding.some(isOfControl)) {
     throw fieldProblem(
       resource ? 'resource' : 'filter[Resource]',
-      'cannot name User or Role beside other resources: ask for them in a request of their own',
+      'cannot name User, Role, Program or ProgramKey beside other resources: ask for them in a request of their own',
       'not_allowed',
     );
   }

@@ -23,6 +23,7 @@ const uuid = '3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21';
 const ids: Record<string, { id?: number; deletedId?: number }> = {
   User: { id: 3 }, // the administrator and the user of the sample of `register` come first
   Role: { id: 3, deletedId: 3 },
+  Program: { id: 4, deletedId: 4 }, // it has a number of the users
   EntityStatus: { deletedId: 3 },
   Entity: { deletedId: 4 },
   Webhook: { deletedId: 1 },

@@ -40,6 +40,7 @@ const guidePages: readonly Document[] = [
   guidePage('safe-changes', 'Safe changes'),
   guidePage('errors', 'Errors'),
   guidePage('people', 'People'),
+  guidePage('programs', 'Programs'),
   guidePage('accounts', 'Accounts'),
   guidePage('limits', 'Limits'),
   { file: 'SECURITY.md', path: '/docs/security', title: 'Security' },

@@ -70,7 +70,7 @@ function pathParameters({ path }: TenantRoute): Json[] {
 
 function pathSchema(name: string, path: string): Json {
   if (/code$/i.test(name)) return { type: 'string' };
-  return path.includes('/sessions/')
+  return name === 'keyId' || path.includes('/sessions/')
     ? { type: 'string', format: 'uuid' }
     : { type: 'integer', minimum: 1 };
 }
@@ -78,6 +78,7 @@ function pathSchema(name: string, path: string): Json {
 const pathDescriptions: Record<string, string> = {
   id: 'The id of the record.',
   entityId: 'The id of an entity.',
+  keyId: 'The id of a key.',
   code: 'The code of the record, in any letter case.',
   promoCode: 'The promo code, in any letter case.',
 };

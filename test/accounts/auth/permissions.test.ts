@@ -22,6 +22,7 @@ const expected: Record<string, { read: Access; write: Access }> = {
   AuditLog: { read: 'full.read', write: 'full.read' },
   Users: { read: 'users.read', write: 'users.manage' },
   Roles: { read: 'users.manage', write: 'users.manage' },
+  Programs: { read: 'users.read', write: 'users.manage' },
   Usage: { read: 'users.manage', write: 'users.manage' },
   'auth/login': { read: 'anonymous', write: 'anonymous' },
   'auth/refresh': { read: 'anonymous', write: 'anonymous' },

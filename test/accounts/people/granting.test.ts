@@ -18,6 +18,7 @@ import {
 } from './people-world.ts';
 
 const registerPath = '/api/v1/auth/register';
+const programsPath = '/api/v1/Programs';
 const sessionsPath = '/api/v1/auth/sessions';
 
 /** A change of people that grants something, or is about somebody who has it. */
@@ -45,7 +46,7 @@ describe('what administrators grant', () => {
     await mailsSettled(world);
 
     return Promise.all(
-      ['users', 'roles', 'mail_deliveries', 'sessions'].map(table =>
+      ['users', 'roles', 'program_keys', 'mail_deliveries', 'sessions'].map(table =>
         controlSql(
           world,
           `select to_jsonb(t) as row from ${table} t where tenant_id = any (?::bigint[]) order by 1`,
@@ -72,6 +73,9 @@ describe('what administrators grant', () => {
     const pending = await admin.post(usersPath, invited);
     const victim = await addSampleUser(world, world.acme);
     const session = (await (await world.login(world.acme, victim)).get(sessionsPath)).body[0].id;
+    const body = { Name: 'Till', Role: 'Member', Scope: 'All' };
+    const program = `${programsPath}/${(await admin.post(programsPath, body)).body.Id}`;
+    const key = (await admin.post(`${program}/keys`, {})).body;
     const path = (user: ApiResponse) => `${usersPath}/${user.body.Id}`;
 
     return [
@@ -116,6 +120,19 @@ describe('what administrators grant', () => {
         call: as => as.put(`${rolesPath}/${role.Id}`, { Name: role.Name, Permissions: [] }),
       },
       { route: `DELETE ${rolesPath}/:id`, call: as => as.delete(`${rolesPath}/${unused.Id}`) },
+      { route: `POST ${programsPath}`, call: as => as.post(programsPath, body) },
+      { route: `PUT ${programsPath}/:id`, call: as => as.put(program, body) },
+      { route: `POST ${programsPath}/:id/disable`, call: as => as.post(`${program}/disable`) },
+      { route: `POST ${programsPath}/:id/enable`, call: as => as.post(`${program}/enable`) },
+      { route: `POST ${programsPath}/:id/keys`, call: as => as.post(`${program}/keys`, {}) },
+      {
+        route: `DELETE ${programsPath}/:id/keys/:keyId`,
+        call: as => as.delete(`${program}/keys/${key.Id}`),
+      },
+      {
+        route: `POST ${programsPath}/keys/revoke`,
+        call: as => as.post(`${programsPath}/keys/revoke`, { MadeBy: key.MadeBy }),
+      },
     ];
   }
 
