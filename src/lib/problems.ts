@@ -21,6 +21,7 @@ export const problems = {
   invalid_refresh_token: { status: 401, title: 'The refresh token is not valid' },
   tenant_required: { status: 403, title: 'The X-Tenant header must name an active tenant' },
   tenant_inactive: { status: 403, title: 'This tenant is not active' },
+  verification_required: { status: 403, title: 'The password must be proved again first' },
   origin_not_allowed: { status: 403, title: 'Pages of this origin may not call the service' },
   forbidden: { status: 403, title: 'A permission is missing' },
   not_found: { status: 404, title: 'Nothing was found here' },

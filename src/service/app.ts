@@ -93,6 +93,11 @@ export function createApp(services: AppServices): Koa {
   };
   const rate = config.rateLimits.failures;
   const failures = limitFailures({ ...services, store: rateLimitStore, rate });
+  /** Limits the comparisons of a caller's own password as logins to the account of the caller. */
+  const limitOwnPassword: HttpMiddleware = async (ctx, next) => {
+    const email = (await directory.user(ctx.state.context.caller.userId))?.email ?? '';
+    await limits.ofPassword(ctx, email, () => failures.ofAccount(ctx, email, next));
+  };
   const scheduleFairly = fairScheduler();
   const responding = {
     unsentResponses: services.unsentResponses,
@@ -103,9 +108,13 @@ export function createApp(services: AppServices): Koa {
       ...route,
       handle: composeSteps([
         nameRoute(route),
-        limits.ofRoute(route),
-        identifyFor(route.access, identify),
-        route.rateLimit === 'login' ? failures.ofLogin : undefined,
+        ...(route.rateLimit === 'login' && route.access === 'user'
+          ? [identify.user, limitOwnPassword]
+          : [
+              limits.ofRoute(route),
+              identifyFor(route.access, identify),
+              route.rateLimit === 'login' ? failures.ofLogin : undefined,
+            ]),
         scheduleFairly,
         requirePermission(route),
         respond(route, responding),

@@ -86,6 +86,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Prove your password again, for what needs a proof of the last five minutes
+         * @description To make a key of a program needs one: a login, or this. A wrong password counts as a failed login, and ends no session.
+         *
+         *     Needs a token.
+         */
+        post: operations["postAuthVerify"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/sessions": {
         parameters: {
             query?: never;
@@ -523,7 +545,7 @@ export interface paths {
         put?: never;
         /**
          * Make a key of one Program, which is returned once
-         * @description A program calls the API with keys of its own, and ends with nobody’s login. It has the permissions of its role, as a user has. Nobody makes or changes a program, or makes a key of one, without every permission that it has. A program has at most five valid keys, so that one can be replaced without a pause: make the second, use it, revoke the first.
+         * @description A program calls the API with keys of its own, and ends with nobody’s login. It has the permissions of its role, as a user has. Nobody makes or changes a program, or makes a key of one, without every permission that it has. A program has at most five valid keys, so that one can be replaced without a pause: make the second, use it, revoke the first. Needs a proof of your password of the last five minutes: a login, or `POST /api/v1/auth/verify`.
          *
          *     Needs a token with the permission `users.manage`.
          */
@@ -1753,6 +1775,14 @@ export interface components {
             /** @description What the operator has switched on for the tenant. */
             features: string[];
         };
+        /** Verification */
+        Verification: {
+            /**
+             * Format: date-time
+             * @description When the proof ends.
+             */
+            verifiedUntil: string;
+        };
         /** Session */
         Session: {
             /** @description The id of the session, for `DELETE`. */
@@ -2316,7 +2346,7 @@ export interface components {
              * @description What is wrong. A code keeps its meaning.
              * @enum {string}
              */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "wrong_state" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "origin_not_allowed" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "wrong_state" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "verification_required" | "origin_not_allowed" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -2528,6 +2558,52 @@ export interface components {
          * @description `validation_failed`: Some fields are not valid
          *     `malformed_json`: The body is not valid JSON
          *     `invalid_request`: The request is not well-formed
+         *     `wrong_state`: The state of the record does not allow this
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-wrong_state": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "wrong_state";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
          *     `duplicate`: A record with this key exists already
          *     `limit_reached`: The tenant has no room for more of these records
          */
@@ -2707,52 +2783,6 @@ export interface components {
                     status?: 400;
                     /** @enum {unknown} */
                     code?: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached";
-                };
-            };
-        };
-        /**
-         * @description `validation_failed`: Some fields are not valid
-         *     `malformed_json`: The body is not valid JSON
-         *     `invalid_request`: The request is not well-formed
-         *     `wrong_state`: The state of the record does not allow this
-         */
-        "Problem400-validation_failed-malformed_json-invalid_request-wrong_state": {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                RateLimit: components["headers"]["RateLimit"];
-                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                "RateLimit-Reset": components["headers"]["RateLimitReset"];
-                [name: string]: unknown;
-            };
-            content: {
-                /**
-                 * @example {
-                 *       "type": "/docs/errors#validation_failed",
-                 *       "title": "Some fields are not valid",
-                 *       "status": 400,
-                 *       "code": "validation_failed",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
-                 *       "errors": {
-                 *         "CountryName": [
-                 *           "is required"
-                 *         ]
-                 *       },
-                 *       "errorCodes": {
-                 *         "CountryName": [
-                 *           {
-                 *             "code": "required"
-                 *           }
-                 *         ]
-                 *       }
-                 *     }
-                 */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "wrong_state";
                 };
             };
         };
@@ -3264,6 +3294,41 @@ export interface components {
                 };
             };
         };
+        /**
+         * @description `unauthorized`: An access token is needed
+         *     `invalid_token`: The access token is not valid
+         *     `token_expired`: The access token has expired
+         *     `invalid_credentials`: The e-mail address or the password is not right
+         */
+        "Problem401-unauthorized-invalid_token-token_expired-invalid_credentials": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#unauthorized",
+                 *       "title": "An access token is needed",
+                 *       "status": 401,
+                 *       "code": "unauthorized",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials";
+                };
+            };
+        };
         /** @description `unauthorized`: An access token is needed */
         "Problem401-unauthorized": {
             headers: {
@@ -3388,6 +3453,41 @@ export interface components {
                     status?: 403;
                     /** @enum {unknown} */
                     code?: "tenant_inactive";
+                };
+            };
+        };
+        /**
+         * @description `tenant_required`: The X-Tenant header must name an active tenant
+         *     `tenant_inactive`: This tenant is not active
+         *     `verification_required`: The password must be proved again first
+         *     `forbidden`: A permission is missing
+         */
+        "Problem403-tenant_required-tenant_inactive-verification_required-forbidden": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#tenant_required",
+                 *       "title": "The X-Tenant header must name an active tenant",
+                 *       "status": 403,
+                 *       "code": "tenant_required",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 403;
+                    /** @enum {unknown} */
+                    code?: "tenant_required" | "tenant_inactive" | "verification_required" | "forbidden";
                 };
             };
         };
@@ -3982,6 +4082,59 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthVerify: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "password": "the password that npm start printed"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The password of the user. */
+                    password: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "verifiedUntil": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Verification"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired-invalid_credentials"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            408: components["responses"]["Problem408"];
+            410: components["responses"]["Problem410-gone"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6035,7 +6188,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required-forbidden"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             409: components["responses"]["Problem409"];

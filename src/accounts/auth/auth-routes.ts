@@ -6,6 +6,7 @@ import { me } from './me.ts';
 import { logout, sessionRoutes } from './own-sessions.ts';
 import { confirm, register } from './register.ts';
 import { resetPassword } from './reset-password.ts';
+import { verify } from './verify.ts';
 
 /** The routes of authentication: login, tokens, sessions and accounts. */
 export function authRoutes(services: AuthServices): TenantRoute[] {
@@ -14,6 +15,7 @@ export function authRoutes(services: AuthServices): TenantRoute[] {
     refresh(services),
     me(),
     logout(services),
+    verify(services),
     ...sessionRoutes(services),
     register(services),
     confirm(services),

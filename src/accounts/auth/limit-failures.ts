@@ -34,6 +34,12 @@ export interface FailureLimit {
   /** The limit of the route of logins. Runs after the tenant is resolved. */
   readonly ofLogin: HttpMiddleware;
   /**
+   * Runs a request of a caller that fails with `invalid_credentials` if it has not the password
+   * of the caller's account.
+   * @throws {Problem} `rate_limited`, when the password must not be compared
+   */
+  ofAccount(ctx: HttpContext, email: string, next: () => Promise<void>): Promise<void>;
+  /**
    * Runs the comparison of a password of an account of the request's tenant.
    * @throws {Problem} `rate_limited`, when it must not be made
    */
@@ -113,6 +119,7 @@ export function limitFailures({
 
       await limited(ctx, email, next);
     },
+    ofAccount: limited,
     async compare(ctx, email, comparison) {
       try {
         await limited(ctx, email, async () => {

@@ -9,6 +9,7 @@ import { fieldProblem, problem } from '../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { readList } from '../../tenancy/lists/read-page.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
+import { requireVerified } from '../auth/verify.ts';
 import { changePeople } from '../people/change-people.ts';
 import { viewOf } from '../people/user-statements.ts';
 import { makeKey, openMadeKey, revokeKey, revokeKeysMadeBy } from './program-keys.ts';
@@ -91,7 +92,8 @@ export function keyRoutes(services: AuthServices): TenantRoute[] {
       summary: 'Make a key of one Program, which is returned once',
       description:
         `${programDocumentation.description} A program has at most five valid keys, so that one ` +
-        'can be replaced without a pause: make the second, use it, revoke the first.',
+        'can be replaced without a pause: make the second, use it, revoke the first. Needs a proof ' +
+        'of your password of the last five minutes: a login, or `POST /api/v1/auth/verify`.',
       body: z.object({
         ExpiresAt: moment().nullable().default(null).describe(keyExpiryDescription),
       }),
@@ -102,13 +104,14 @@ export function keyRoutes(services: AuthServices): TenantRoute[] {
       // no other response has the key, so that the tag is good for the revocation
       volatile: [...volatileKeyFields, 'Key'],
       takesIdempotencyKey: true,
-      problems: ['limit_reached'],
+      problems: ['limit_reached', 'verification_required'],
       location: key => `${programsPath}/${key.ProgramId}/keys/${key.Id}`,
       handler: async ({ body, params }, context) => {
         const { caller, tenant } = context;
         const expiresAt = expiryOf(body.ExpiresAt, services.tokens.now() * 1_000);
         const rows = await changePeople(services, context, async transaction => {
           const program = await findManagedProgram(transaction, tenant.id, idOf(params.id));
+          await requireVerified(transaction.query, caller);
           const request = {
             tenantId: tenant.id,
             programId: program.id,

@@ -30,7 +30,8 @@ export const meanings: Record<ProblemCode, string> = {
   unknown_record: 'The record to change or delete does not exist.',
   unauthorized: 'The request has no access token. Send one.',
   invalid_token:
-    'The access token was altered, was revoked, or was not issued by this service. Log in again.',
+    'The access token was altered, was revoked, or was not issued by this service. Log in again. ' +
+    'A [program](/docs/guide/programs) needs another key, or calls from another network than its own.',
   token_expired:
     'The access token has expired. Exchange the refresh token, then repeat the request.',
   invalid_credentials: 'The e-mail address or the password is wrong, or the account is not active.',
@@ -39,6 +40,9 @@ export const meanings: Record<ProblemCode, string> = {
   tenant_required:
     'A request without a token needs the guid or the slug of an active tenant in `X-Tenant`.',
   tenant_inactive: 'The tenant is suspended or deleted.',
+  verification_required:
+    'This needs a proof of your password of the last five minutes. Send the password to ' +
+    '`/api/v1/auth/verify`, then repeat the request.',
   origin_not_allowed:
     'A browser asked, in a preflight (CORS), whether a page of this origin may call the service. Ask ' +
     'the operator to list the origin.',
@@ -72,7 +76,8 @@ export const meanings: Record<ProblemCode, string> = {
   not_implemented: 'The service does not support this method anywhere.',
   unavailable: 'A part of the service is down. Repeat the request after `Retry-After` seconds.',
   migration_pending:
-    "The tenant's database is being upgraded. Repeat the request after `Retry-After` seconds.",
+    "The tenant's database, or the service, is being upgraded. Repeat the request after `Retry-After` " +
+    'seconds.',
   overloaded: 'The service is too busy. Repeat the request after `Retry-After` seconds.',
 };
 

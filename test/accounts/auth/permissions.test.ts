@@ -31,6 +31,7 @@ const expected: Record<string, { read: Access; write: Access }> = {
   'auth/reset-password': { read: 'anonymous', write: 'anonymous' },
   Data: { read: 'client', write: 'client' },
   'auth/me': { read: 'user', write: 'user' },
+  'auth/verify': { read: 'user', write: 'user' },
   'auth/logout': { read: 'user', write: 'user' },
   'auth/sessions': { read: 'user', write: 'user' },
 };
