@@ -31,7 +31,9 @@ export class Programs extends Migration {
         drop column kind,
         drop column networks,
         drop column copied_from`);
-    this.addSql(`comment on table users is 'One person who logs in, or for whom an API client acts.'`);
+    this.addSql(
+      `comment on table users is 'One person who logs in, or for whom an API client acts.'`,
+    );
   }
 
   #addKinds(): void {

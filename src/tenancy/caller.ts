@@ -33,7 +33,7 @@ export interface Caller {
 }
 
 /** A program that calls the API with one of its keys. */
-export interface CallingProgram {
+interface CallingProgram {
   /** The name under which the directory finds the key (`ProgramKeyRecord.name`). */
   readonly keyName: string;
   /** The networks from which its requests are accepted; empty: from everywhere. */
