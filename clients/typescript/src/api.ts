@@ -5868,11 +5868,8 @@ export interface operations {
                      * @default null
                      */
                     EntityId?: number | null;
-                    /**
-                     * @description The addresses, and networks in CIDR notation, from which its keys are accepted; empty: from everywhere. An address is returned as a network of one. Null: as in a new record without it.
-                     * @default []
-                     */
-                    Networks?: string[] | null;
+                    /** @description The addresses, and networks in CIDR notation, from which its keys are accepted; empty: from everywhere. An address is returned as a network of one. */
+                    Networks: string[];
                 };
             };
         };

@@ -32,6 +32,7 @@ import {
   programFields,
   programTable,
   programView,
+  replacedFields,
   volatileProgramFields,
 } from './program-table.ts';
 
@@ -198,7 +199,7 @@ export function programRoutes(services: AuthServices): TenantRoute[] {
       path: `${programsPath}/:id`,
       access: 'users.manage',
       summary: 'Replace name, role, scope, entity and networks of one Program record',
-      body: programFields,
+      body: replacedFields,
       example,
       response: programView,
       hasTag: true,

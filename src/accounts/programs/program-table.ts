@@ -64,6 +64,8 @@ const network = () =>
       ),
     );
 
+const networks = () => z.array(network()).max(maxNetworks);
+
 const descriptions = {
   Name: 'The name of the program, by which people recognise it.',
   Role: 'The name of the role, which grants the permissions.',
@@ -81,10 +83,17 @@ export const programFields = describeFields(
     Role: text({ max: lengths.name }),
     Scope: z.enum(scopes),
     EntityId: longId().nullable().default(null),
-    Networks: z.array(network()).max(maxNetworks).default([]),
+    Networks: networks().default([]),
   },
   descriptions,
 );
+/**
+ * The fields that a PUT replaces. It must name the networks: without them, a client that does not
+ * know the field would let the keys in from everywhere.
+ */
+export const replacedFields = programFields.extend({
+  Networks: networks().describe(descriptions.Networks),
+});
 export type ProgramFields = z.output<typeof programFields>;
 
 export const programView = describeFields(

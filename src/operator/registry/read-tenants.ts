@@ -345,7 +345,8 @@ export async function showTenant({ statements }: ControlStatements, slug: string
   if (!tenant) throw noSuchTenant(slug); // it was purged meanwhile
 
   const { rows } = await statements.query<{ features: string[]; users: number }>(
-    'select features, (select count(*)::int from users where tenant_id = t.id) as users from tenants t where id = $1',
+    `select features, (select count(*)::int from users where tenant_id = t.id and kind = 'person') as users
+       from tenants t where id = $1`,
     [tenant.id],
   );
   const [more] = rows;

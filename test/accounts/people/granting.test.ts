@@ -73,7 +73,7 @@ describe('what administrators grant', () => {
     const pending = await admin.post(usersPath, invited);
     const victim = await addSampleUser(world, world.acme);
     const session = (await (await world.login(world.acme, victim)).get(sessionsPath)).body[0].id;
-    const body = { Name: 'Till', Role: 'Member', Scope: 'All' };
+    const body = { Name: 'Till', Role: 'Member', Scope: 'All', Networks: [] };
     const program = `${programsPath}/${(await admin.post(programsPath, body)).body.Id}`;
     const key = (await admin.post(`${program}/keys`, {})).body;
     const path = (user: ApiResponse) => `${usersPath}/${user.body.Id}`;

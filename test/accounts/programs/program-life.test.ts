@@ -386,6 +386,11 @@ describe('the life of a program', () => {
     const many = Array.from({ length: 21 }, (_, i) => `10.0.0.${i}`);
     expectProblem(await admin.post(path, program({ Networks: many })), 400, 'validation_failed');
 
+    const created = await add();
+    const { Networks: _, ...without } = program();
+    const widened = await admin.put(`${path}/${created.body.Id}`, without);
+    expect(Object.keys(widened.body.errors)).to.deep.equal(['Networks']);
+
     const { body } = await admin.post(path, program({ Name: '', Role: 'Nobody', Networks: ['x'] }));
     expect(Object.keys(body.errors)).to.include.members(['Name', 'Role']);
   });
