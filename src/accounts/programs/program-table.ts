@@ -88,8 +88,8 @@ export const programFields = describeFields(
   descriptions,
 );
 /**
- * The fields that a PUT replaces. It must name the networks: without them, a client that does not
- * know the field would let the keys in from everywhere.
+ * The fields that a PUT replaces. It must name the networks: without them, a client that does
+ * not know the field would let the keys in from everywhere.
  */
 export const replacedFields = programFields.extend({
   Networks: networks().describe(descriptions.Networks),
