@@ -5,6 +5,7 @@ import { accountPages } from '../accounts/account-pages/account-pages.ts';
 import { authenticate, authenticateClient } from '../accounts/auth/authenticate.ts';
 import { limitFailures } from '../accounts/auth/limit-failures.ts';
 import { loginAccount } from '../accounts/auth/login.ts';
+import { tokenEndpoint } from '../accounts/auth/token-endpoint.ts';
 import type { Config } from '../lib/config/config.ts';
 import { clientAddresses } from '../lib/http/request/client-address.ts';
 import { ProxyNotices } from '../lib/http/request/proxy-notices.ts';
@@ -139,6 +140,7 @@ export function createApp(services: AppServices): Koa {
   app.use(readAddresses(config.trustedProxies, log));
   app.use(limits.everyRequest);
   app.use(cors.preflights);
+  app.use(tokenEndpoint({ ...services, limit: limits.ofProgramToken }));
   app.use(routers.dispatch);
   app.use(
     accountPages({

@@ -14,11 +14,19 @@ export interface AccessClaims {
   readonly email: string;
   readonly permissions: readonly string[];
   readonly entity_type: 'supplier' | 'customer' | null;
+  /** The session, or the key of a program. */
   readonly sid: string;
+  /** The guid of a program, which is that of the user; undefined for a person. */
+  readonly client_id?: string | undefined;
   readonly jti: string;
   /** Seconds since 1970. */
   readonly exp: number;
 }
+
+/** The claims that the holder of a new token decides. A program has no address. */
+type IssuedClaims = Omit<AccessClaims, 'tenant_id' | 'tenant_guid' | 'email' | 'jti' | 'exp'> & {
+  readonly email?: string;
+};
 
 export interface TokenSettings {
   /** The id of the installation: the same for all processes and addresses. */
@@ -35,7 +43,7 @@ export interface TokenSettings {
  */
 export function signAccessToken(
   tenant: TenantRecord,
-  claims: Omit<AccessClaims, 'tenant_id' | 'tenant_guid' | 'jti' | 'exp'>,
+  claims: IssuedClaims,
   { issuer, audience, now }: TokenSettings,
 ): string {
   const kid = tenant.activeKid;
@@ -139,6 +147,7 @@ function parseClaims(
     email,
     permissions,
     entity_type,
+    client_id,
   } = payload;
 
   if (iss !== settings.issuer) throw invalidToken('issuer');
@@ -150,6 +159,7 @@ function parseClaims(
     tenant_guid === tenant.guid &&
     typeof user_guid === 'string' &&
     sub === user_guid &&
+    (client_id === undefined || client_id === user_guid) &&
     typeof jti === 'string' &&
     isUuid(sid) &&
     Number.isSafeInteger(iat) &&
@@ -174,6 +184,7 @@ function parseClaims(
       : [],
     entity_type: entity_type === 'supplier' || entity_type === 'customer' ? entity_type : null,
     sid,
+    client_id: client_id === undefined ? undefined : user_guid,
     jti,
     exp: exp as number,
   };

@@ -69,9 +69,13 @@ export function authenticate(services: AuthenticateServices): HttpMiddleware {
       if (tenant.status !== 'active') throw problem('tenant_inactive');
       // The token is genuine. Nothing is read on the connection before its session is valid.
       databases.openAhead(tenant);
-      const identified = await identify(claims, String(header.kid), tenant, directory);
+      const keyId = String(header.kid);
+      const identified =
+        claims.client_id === undefined
+          ? await identify(claims, keyId, tenant, directory)
+          : await identifyByKeyOfToken(claims, keyId, tenant, services);
       verifiedTokens.add(token, identified);
-      context.setCaller(identified.caller);
+      context.setCaller(admitCaller(ctx, identified.caller, services));
     }
 
     await next();
@@ -92,7 +96,9 @@ async function identify(
   if (!session || session.revoked || session.tenantId !== tenant.id) throw invalidToken('session');
 
   const found = await findActiveUser(directory, tenant.id, session.userId);
-  if (!found || found.user.guid !== claims.user_guid) throw invalidToken('user');
+  if (!found || found.user.guid !== claims.user_guid || found.user.isProgram) {
+    throw invalidToken('user');
+  }
 
   const { user, role } = found;
   const endsAt = endOfToken(claims);
@@ -104,14 +110,41 @@ async function identify(
     entityType: claims.entity_type,
   };
 
-  // A permission counts only while the token carries it *and* the role grants it: revoking one
-  // takes effect at once.
-  const permissions = new Set(
-    claims.permissions.filter(permission => role.permissions.has(permission)),
-  );
+  const permissions = grantedBoth(claims, role);
   const caller = Object.freeze({ ...toCaller(user, role, credentials), permissions });
 
   return { tenant, session, user, role, caller, endsAt };
+}
+
+/**
+ * Returns the permissions of a token. One counts only while the token carries it *and* the role
+ * grants it: revoking one takes effect at once.
+ */
+function grantedBoth(claims: AccessClaims, role: RoleRecord): ReadonlySet<string> {
+  return new Set(claims.permissions.filter(permission => role.permissions.has(permission)));
+}
+
+/**
+ * Determines the caller of the access token of a program, which ends with the key that it was
+ * issued for.
+ * @throws {Problem} those of `identifyProgram`
+ */
+async function identifyByKeyOfToken(
+  claims: AccessClaims,
+  keyId: string,
+  tenant: TenantRecord,
+  services: Pick<AuthServices, 'directory' | 'tokens'>,
+): Promise<VerifiedToken> {
+  const key = await services.directory.programKey(claims.sid);
+  if (key?.tenantId !== tenant.id) throw invalidToken('program_key');
+
+  const identified = await identifyProgram(key, tenant, services);
+  if (identified.user.guid !== claims.user_guid) throw invalidToken('user');
+
+  const endsAt = Math.min(identified.endsAt, endOfToken(claims));
+  const permissions = grantedBoth(claims, identified.role);
+  const caller = Object.freeze({ ...identified.caller, endsAt, keyId, permissions });
+  return { ...identified, caller, endsAt };
 }
 
 /**

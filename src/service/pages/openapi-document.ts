@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { tokenPath } from '../../accounts/auth/token-endpoint.ts';
 import { mergePatch } from '../../lib/http/request/read-body.ts';
 import { takesNull } from '../../lib/http/request/read-fields.ts';
 import { buildVersion } from '../../lib/runtime/build-version.ts';
@@ -87,7 +88,15 @@ const securitySchemes = {
     scheme: 'bearer',
     bearerFormat: 'JWT',
     description:
-      'The `accessToken` that login or refresh returns; or a legacy token, whose responses have `Deprecation` and `Sunset`.',
+      'The `accessToken` that login or refresh returns; the key of a program; or a legacy token, whose responses have ' +
+      '`Deprecation` and `Sunset`.',
+  },
+  program: {
+    type: 'oauth2',
+    description:
+      'For tools that speak OAuth 2.0 only: exchanges the guid of a program (`client_id`) and a key of it ' +
+      '(`client_secret`) for an access token of 15 minutes. The key itself is a bearer token, too.',
+    flows: { clientCredentials: { tokenUrl: tokenPath, scopes: {} } },
   },
   basic: { type: 'http', scheme: 'basic', description: 'The id and the secret of an API client.' },
 };

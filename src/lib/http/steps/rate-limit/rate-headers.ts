@@ -3,7 +3,13 @@ import type { HttpContext } from '../../../request-state.ts';
 import type { Rate } from './sliding-window.ts';
 
 /** The limits of the requests of a client. */
-export type ClientPolicy = 'Global' | 'Pages' | 'Login' | 'AccountWrite' | 'GenerateToken';
+export type ClientPolicy =
+  | 'Global'
+  | 'Pages'
+  | 'Login'
+  | 'AccountWrite'
+  | 'GenerateToken'
+  | 'ProgramToken';
 
 /**
  * The name of a limit in `RateLimit` and `RateLimit-Policy`; `…Network` is that of a larger

@@ -42,6 +42,11 @@ export interface RateLimits {
    */
   ofPassword(ctx: HttpContext, account: string, next: () => Promise<void>): Promise<void>;
   /**
+   * Limits the requests of a client for tokens of one program.
+   * @param program the name that the request gives it
+   */
+  ofProgramToken(ctx: HttpContext, program: string, next: () => Promise<void>): Promise<void>;
+  /**
    * Limits the requests to a route, before its tenant is resolved; undefined when the route has
    * no own limit.
    */
@@ -61,6 +66,9 @@ interface RateLimitOptions {
   /** Returns the account that a login body names, in canonical form; '' when it names none. */
   loginAccount: (body: object) => string;
 }
+
+/** The rate of tokens of one program that a client may ask for: each is valid for 15 minutes. */
+const programTokenRate: Rate = { max: 60, windowMs: 60_000 };
 
 /** The number of requests for pages that a client may send for each one of the API. */
 const pagesForEach = 10;
@@ -151,6 +159,14 @@ export function createRateLimits({
   return {
     ofAccounts: limits.account(0),
     ofPassword: (ctx, account, next) => limitLogins(() => account)(ctx, next),
+    ofProgramToken: (ctx, program, next) =>
+      limit({
+        name: 'rl:program_token',
+        policy: 'ProgramToken',
+        rate: programTokenRate,
+        hit: store.hit,
+        key: (_ctx, { network }) => hashKey(network, program),
+      })(ctx, next),
     everyRequest: (ctx, next) => (isPage(ctx) ? ofPages(ctx, next) : ofApi(ctx, next)),
     ofRoute: ({ rateLimit, bodyLimit }) => (rateLimit ? limits[rateLimit](bodyLimit) : undefined),
   };
