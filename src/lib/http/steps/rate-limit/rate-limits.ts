@@ -67,7 +67,7 @@ interface RateLimitOptions {
   loginAccount: (body: object) => string;
 }
 
-/** The rate of tokens of one program that a client may ask for: each is valid for 15 minutes. */
+/** The rate at which a client may ask for tokens of one program, which are valid for 15 min. */
 const programTokenRate: Rate = { max: 60, windowMs: 60_000 };
 
 /** The number of requests for pages that a client may send for each one of the API. */
