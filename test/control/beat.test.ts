@@ -159,9 +159,10 @@ describe('beats of processes', () => {
     const { pool } = world.installation;
     let isLoaded = true;
 
-    // Each waits for its turn, so the queue is never shorter than 100.
+    // Each waits for its turn, so the queue is never shorter than 100. On a busy machine, the
+    // time of one that waits can end, which is no matter of the beat.
     const waiting = Array.from({ length: 100 }, async () => {
-      while (isLoaded) await pool.query('select pg_sleep(0.05)');
+      while (isLoaded) await pool.query('select pg_sleep(0.05)').catch(() => {});
     });
     let confirmed = 0;
     beat.onChange(() => confirmed++);
