@@ -155,7 +155,7 @@ describe('a form of a link that is sent again', () => {
     expect(known.status, 'the network of the owner').to.equal(200);
   });
 
-  it('a password is compared with a stored hash in places that count it alone: the login, and a link', async () => {
+  it('a password is compared with a stored hash in places that count it alone: the login, a verification, and a link', async () => {
     const files = await readdir(join(root, 'src'), { recursive: true });
     const found: string[] = [];
     for (const file of files.filter(name => name.endsWith('.ts'))) {
@@ -167,6 +167,7 @@ describe('a form of a link that is sent again', () => {
       'accounts/account-pages/account-pages.ts',
       'accounts/auth/login.ts',
       'accounts/auth/passwords.ts',
+      'accounts/auth/verify.ts',
       // the start of a demo, which no client reaches
       'operator/first-start/read-demo-login.ts',
     ]);

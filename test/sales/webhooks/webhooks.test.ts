@@ -450,7 +450,7 @@ describe('webhooks', () => {
       const rows = await controlSql<{ id: string }>(
         world,
         `select m.id from mail_deliveries m join users u on u.id = user_id
-          where kind = 'webhook_disabled' and ${whom} = ? order by m.id`,
+          where m.kind = 'webhook_disabled' and ${whom} = ? order by m.id`,
         [value],
       );
       return rows.map(({ id }) => Number(id));
