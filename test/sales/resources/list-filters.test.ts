@@ -48,6 +48,12 @@ describe('filters of lists', () => {
       await admin.post('/api/v1/Activity', { ActivityCode: 7, EntityId, Comment: 'Called' });
     }
     await admin.post('/api/v1/Roles', { Name: 'Buyer', Permissions: ['orders.read'] });
+    await admin.post('/api/v1/Programs', {
+      Name: 'Nightly import',
+      Role: 'Buyer',
+      Scope: 'All',
+      Networks: ['192.0.2.0/24'],
+    });
     await admin.post('/api/v1/Webhooks', {
       Url: 'https://hooks.example.com/changes',
       Resources: ['Country'],
