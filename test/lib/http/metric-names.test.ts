@@ -151,7 +151,7 @@ describe('names of metrics', () => {
     await world.anonymous.post('/api/v1/auth/reset-password', body, {
       'X-Tenant': world.acme.guid,
     });
-    await eventually(async () => /^mails_failed_total 1$/m.test(await read()));
+    await eventually(async () => /^mails_failed_total [1-9]/m.test(await read()));
     expect(await read()).to.include('mails_sent_total 0\n');
   });
 
