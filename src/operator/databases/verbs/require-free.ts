@@ -12,7 +12,7 @@ import {
 import { retreatIfFenced } from '../protocol/retreat-tenant.ts';
 import type { RunContext } from '../protocol/run-databases.ts';
 
-/** What differs between verbs. */
+/** The differences between verbs. */
 interface FreeOptions {
   /** True for a verb that can put a newer database of the tenant in place. */
   readonly adopts?: boolean;
