@@ -217,7 +217,7 @@ describe('the feed of changes', () => {
       const before = await now(reader);
 
       await admin.post('/api/v1/OrderStatuses', { Name: `before another ${what}` });
-      const [item] = (await read(reader, before)).changes;
+      const [item] = (await readMany(reader, before, 1)).changes;
 
       await controlSql(world, change, [me.userGuid]);
 
@@ -242,7 +242,7 @@ describe('the feed of changes', () => {
   it('a cursor before what the retention has removed gets 410 and the way to begin again', async () => {
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
     await admin.post('/api/v1/OrderStatuses', { Name: 'before the removal' });
-    const { changes } = await read(reader, 'limit=1');
+    const { changes } = await readMany(reader, 'limit=1', 1);
     const first = await now(reader, '&resource=Activity&limit=1000');
 
     const insert = `insert into activities (created_at, activity_code, recorded_by, recorded_from)

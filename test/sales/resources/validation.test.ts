@@ -5,7 +5,7 @@ import { routes } from '../../support/contract.ts';
 import { useLogin, useWorld } from '../../support/world.ts';
 import { createReferences, type Example, examples } from './examples.ts';
 import { expectRefused, newestAudit } from './expect.ts';
-import type { References } from './field-values.ts';
+import { type References, uniqueCurrencyCode } from './field-values.ts';
 
 type Body = Record<string, unknown>;
 
@@ -207,7 +207,7 @@ describe('validation in one round', () => {
     const values: [path: string, body: Body, field: string][] = [
       ['OrderStatuses', { Name: 'A', Weighting: '1' }, 'Weighting'],
       ['SystemOptions', { SystemOptionTypeId: true, Value: 'A' }, 'SystemOptionTypeId'],
-      ['Currency', { Code: 'ABC', Name: 'A', DecimalPlaces: '2' }, 'DecimalPlaces'],
+      ['Currency', { Code: uniqueCurrencyCode(), Name: 'A', DecimalPlaces: '2' }, 'DecimalPlaces'],
       ['Entities', { Name: 'A', EntityType: 'customer', CurrencyId: '1' }, 'CurrencyId'],
       ['Activity', { ActivityCode: 'x' }, 'ActivityCode'],
     ];
