@@ -140,7 +140,8 @@ describe('drill: day one by the handbook', () => {
     // POSTGRES_DB of the image makes a database as its own login.
     await second.sql('create database backoffice owner operator');
     const url = `${second.url('backoffice')}\n`;
-    const added = await runCommand('scripts/tenant.ts', ['server', 'add', 'second'], settings, url);
+    const add = ['server', 'add', 'second', '--disk-gb', '200'];
+    const added = await runCommand('scripts/tenant.ts', add, settings, url);
     expect(added.code, added.stderr).to.equal(0);
     expect((await doctor(settings)).findings).to.deep.equal([]);
   });
