@@ -35,8 +35,7 @@ function addTopic(
     .description(summary)
     .helpCommand('help [command]', 'show the help of a command');
   for (const operation of operations) {
-    const [, word] = operation.name.split(' ');
-    addOperation(word === undefined ? topic : topic.command(word), operation, frontEnd);
+    addOperation(commandOf(topic, operation, operations), operation, frontEnd);
   }
 
   if (operations.every(operation => operation.name !== name)) {
@@ -45,6 +44,32 @@ function addTopic(
       operations.flatMap(({ help }) => help.examples.slice(0, 1)),
     );
   }
+}
+
+/**
+ * Returns the command of an operation, below that of its topic. Operations that share a second
+ * word, such as `program key add`, share the command of that word, which lists their verbs.
+ */
+function commandOf(topic: Command, { name }: Operation, all: readonly Operation[]): Command {
+  const words = name.split(' ');
+
+  return words.slice(1).reduce((above, word, at) => {
+    const made = above.commands.find(each => each.name() === word);
+    if (made) return made;
+
+    const path = `${words.slice(0, at + 2).join(' ')} `;
+    const below = all.filter(each => each.name.startsWith(path));
+    const command = above.command(word);
+    if (below.length === 0) return command;
+
+    addExamples(
+      command,
+      below.flatMap(({ help }) => help.examples.slice(0, 1)),
+    );
+    return command
+      .description(below.map(each => each.name.slice(path.length)).join(', '))
+      .helpCommand('help [command]', 'show the help of a command');
+  }, topic);
 }
 
 /** Makes a command of an operation: its arguments and options, its help, and what it runs. */

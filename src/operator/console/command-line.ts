@@ -96,8 +96,8 @@ export function linkCommands(text: string, offered: Offer): Html {
  * same; undefined for a command without either.
  */
 function formPath(words: readonly string[], offered: Offer): string | undefined {
-  const { operation } =
-    offered.get(words.slice(0, 2).join(' ')) ?? offered.get(words[0] ?? '') ?? {};
+  const names = [3, 2, 1].map(count => words.slice(0, count).join(' '));
+  const { operation } = names.map(name => offered.get(name)).find(Boolean) ?? {};
   if (!operation) return undefined;
 
   const fields = Object.entries(operation.fields);

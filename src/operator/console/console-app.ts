@@ -51,14 +51,14 @@ const pages: Handlers = {
   '/capacity': capacityPage,
   '/log': logPage,
   '/operations': commandsPage,
-  '/operations/:topic{/:word}': operationPage,
+  '/operations/:topic{/:word{/:verb}}': operationPage,
   '/runs/:id': runPage,
   '/runs/:id/output': runOutput,
 };
 
 /** The handlers of the forms of pages. */
 const changes: Handlers = {
-  '/operations/:topic{/:word}': startOperation,
+  '/operations/:topic{/:word{/:verb}}': startOperation,
   '/runs/:id/perform': performPlan,
   '/runs/:id/cancel': cancelRun,
 };

@@ -112,8 +112,8 @@ const noPlanText = (name: string, outside: readonly string[]): string =>
   'which would look at a file or connect to a server for you: “Show as command”, and give the ' +
   'command to somebody who runs it';
 
-function findOperation({ offered, params: { topic, word } }: PageRequest): Offered {
-  const name = [topic, word].filter(Boolean).join(' ');
+function findOperation({ offered, params: { topic, word, verb } }: PageRequest): Offered {
+  const name = [topic, word, verb].filter(Boolean).join(' ');
   const found = offered.get(name);
   if (!found) throw new OperatorError(`There is no command ${name} in the console`);
   return found;
