@@ -16,7 +16,7 @@ export function createCommand(name: string): Command {
     .configureOutput(
       wantsDocuments()
         ? { writeErr: () => {} }
-        : { outputError: (text, write) => write(withoutUrls(text)) },
+        : { outputError: (text, write) => write(withoutSecrets(text)) },
     )
     .exitOverride(error => {
       if (error.exitCode === 0) process.exit(0);
@@ -26,11 +26,16 @@ export function createCommand(name: string): Command {
 }
 
 /**
- * Returns the text of a usage error; commander has none when a command is missing. URLs are
- * removed from it, because it repeats the arguments, which may have a URL with a password.
+ * Returns the text of a usage error; commander has none when a command is missing. Secrets are
+ * removed from it, because it repeats the arguments.
  */
 function usageText({ code, message }: CommanderError): string {
   return code === 'commander.help'
     ? 'Name a command. Add --help to see them'
-    : withoutUrls(message).replace(/^error: /, '');
+    : withoutSecrets(message).replace(/^error: /, '');
+}
+
+/** Removes from a text the URLs, which may have a password, and the keys of programs. */
+function withoutSecrets(text: string): string {
+  return withoutUrls(text).replace(/\bsbk_\w+/g, 'sbk_…');
 }
