@@ -98,6 +98,16 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
     return client.id;
   }
 
+  async function programOf(slug: string): Promise<string> {
+    const [program = expect.fail()] = await json<{ id: number }[]>('program', 'list', slug);
+    return String(program.id);
+  }
+
+  async function programKeyOf(slug: string): Promise<string> {
+    const [key = expect.fail()] = await json<{ id: string }[]>('program', 'key', 'list', slug);
+    return key.id;
+  }
+
   async function restoredOf(slug: string): Promise<string> {
     const restored = (await servers.databases(slug)).find(({ state }) => state !== 'current');
     return restored?.database ?? expect.fail(`${slug} has one database`);
@@ -156,6 +166,13 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
     ['client revoke', async slug => ({ args: [slug, await clientOf(slug), '--yes'] })],
     ['user remove', slug => ({ args: [slug, otherOf(slug), '--yes'] })],
     ['key list', of()],
+    ['program add', of('--name', 'till', '--role', 'Member', '--scope', 'All')],
+    ['program list', of()],
+    ['program key add', async slug => ({ args: [slug, await programOf(slug)] })],
+    ['program key list', of()],
+    ['program disable', async slug => ({ args: [slug, await programOf(slug), '--yes'] })],
+    ['program enable', async slug => ({ args: [slug, await programOf(slug)] })],
+    ['program key revoke', async slug => ({ args: [slug, await programKeyOf(slug), '--yes'] })],
     ['key rotate', of()],
     ['key disable', async slug => ({ args: [slug, await keyOf(slug), '--yes'] })],
 

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { queryStatement } from '../../control/database.ts';
+import { keyDays } from '../../control/key-lifetime.ts';
 import { controlReads } from '../../control/tenant-queues.ts';
 import { longId, moment } from '../../lib/http/request/fields.ts';
 import { isUuid } from '../../lib/http/request/uuid.ts';
@@ -27,8 +28,6 @@ import {
 const volatileKeyFields = ['LastUsedAt'];
 
 const dayMs = 24 * 3_600_000;
-/** The time after which a key ends, in days: by default, and at most. */
-const keyDays = { default: 365, max: 731 };
 
 const path = `${programsPath}/:id/keys`;
 const made = keyView.extend({

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { QueryControl } from '../../control/database.ts';
 import { addedBy, requireNoFormerBuild } from '../../control/former-builds.ts';
-import { createProgramKey } from '../../control/program-key.ts';
+import { isValidKey } from '../../control/key-lifetime.ts';
+import { createProgramKey, type NewProgramKey } from '../../control/program-key.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import type { Precondition } from '../../lib/http/response/representation.ts';
 import type { Condition, RowValues, Statement } from '../../lib/postgres/statement.ts';
@@ -9,10 +10,10 @@ import { problem } from '../../lib/problems.ts';
 import { requireMayManage } from '../../tenancy/permission-rules.ts';
 import type { PeopleTransaction } from '../people/change-people.ts';
 import { viewOf } from '../people/user-statements.ts';
-import { isValidKey, type KeyView, keyConditions, keyTable } from './program-table.ts';
+import { type KeyView, keyConditions, keyTable } from './program-table.ts';
 
 /** Maximum valid keys of a program: enough to replace one in each place in turn. */
-const maxKeys = 5;
+export const maxKeys = 5;
 
 /** The key that a program shall get. */
 export interface KeyRequest {
@@ -33,17 +34,15 @@ const insertKey = `
   values ($1, $2, $3, $4, $5, $6, $7)`;
 
 /**
- * Makes a key of a program that the caller may manage, and removes those that ended a year
+ * Adds a key to a program that the caller may manage, and removes the keys that ended a year
  * ago.
- * @returns the statement that selects its record, and the key, sealed: an idempotency key
- *   stores this row (`openMadeKey`)
+ * @returns the id of its row, and the key itself, of which the row has only a hash
  * @throws {Problem} `limit_reached`; `migration_pending` while a build runs that knows no keys
  */
-export async function makeKey(
-  { query }: Pick<PeopleTransaction, 'query'>,
+export async function addKey(
+  query: QueryControl,
   { tenantId, programId, madeBy, expiresAt }: KeyRequest,
-  secrets: SecretBox,
-): Promise<Statement> {
+): Promise<Pick<NewProgramKey, 'key' | 'prefix'> & { id: string }> {
   await requireNoFormerBuild(query, addedBy.programs);
   const ofProgram = [tenantId, programId];
   const [counted] = await query<{ count: number }>('count_program_keys', countKeys, ofProgram);
@@ -63,6 +62,23 @@ export async function makeKey(
     madeBy,
     expiresAt,
   ]);
+
+  return { id, key, prefix };
+}
+
+/**
+ * Makes a key as `addKey` does, for a request.
+ * @returns the statement that selects its record, and the key, sealed: an idempotency key
+ *   stores this row (`openMadeKey`)
+ * @throws {Problem} those of `addKey`
+ */
+export async function makeKey(
+  { query }: Pick<PeopleTransaction, 'query'>,
+  request: KeyRequest,
+  secrets: SecretBox,
+): Promise<Statement> {
+  const { tenantId, programId } = request;
+  const { id, key } = await addKey(query, request);
 
   const sealed = secrets.seal(key, owners.programKey(id)).toString('base64');
   const { text, values } = keyTable.selectJson(keyConditions(tenantId, programId, id));

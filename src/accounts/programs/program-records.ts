@@ -10,7 +10,7 @@ import { viewOf } from '../people/user-statements.ts';
 import { type ProgramFields, type ProgramView, programById } from './program-table.ts';
 
 /** The maximum number of programs of a tenant: their plain list has no pages. */
-const maxPrograms = 500;
+export const maxPrograms = 500;
 
 /** A program that a change is about. */
 export interface ManagedProgram {

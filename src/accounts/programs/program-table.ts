@@ -1,5 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
+import { isValidKey, keyDays } from '../../control/key-lifetime.ts';
 import { type Scope, scopes } from '../../control/scopes.ts';
 import {
   describeFields,
@@ -13,9 +14,6 @@ import type { Condition, Statement } from '../../lib/postgres/statement.ts';
 import { TableStatements } from '../../lib/postgres/table-statements.ts';
 import { invalid } from '../../lib/runtime/field-error.ts';
 import { networkText } from '../../tenancy/program-networks.ts';
-
-/** SQL condition: the key `k` has neither ended nor been revoked. */
-export const isValidKey = 'k.revoked_at is null and k.expires_at > now()';
 
 /** A program as administrators see one. For reads only: a program is a row of `users`. */
 const ProgramSchema = defineEntity({
@@ -156,8 +154,8 @@ class ProgramKey extends ProgramKeySchema.class {}
 ProgramKeySchema.setClass(ProgramKey);
 
 export const keyExpiryDescription =
-  'When the key ends: 365 days after it was made, or earlier or later as the request says, at ' +
-  'most 731 days.';
+  `When the key ends: ${keyDays.default} days after it was made, or earlier or later as the request ` +
+  `says, at most ${keyDays.max} days.`;
 
 export const keyView = describeFields(
   {

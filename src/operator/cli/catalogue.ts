@@ -63,6 +63,11 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
       'keys that sign the access tokens of a tenant',
       () => import('../credentials/key.command.ts'),
     ],
+    [
+      'program',
+      'programs that call the API with keys of their own',
+      () => import('../credentials/program.command.ts'),
+    ],
     ['client', 'programs that use legacy tokens', () => import('../credentials/client.command.ts')],
   ],
   Fleet: [

@@ -8,10 +8,11 @@ const states: readonly (readonly [tone: Tone, words: readonly string[]])[] = [
     'warn',
     ['suspended', 'warning', 'found', 'retiring', 'halted', 'kept', 'outdated', 'unfinished'],
   ],
+  ['good', ['valid']],
   ['warn', ['unconfirmed', 'unproved']],
   ['bad', ['failed', 'abandoned', 'error', 'faulty', 'missing', 'silent', 'unwell']],
   ['off', ['deleted', 'disabled', 'revoked', 'refused', 'skipped', 'condemned', 'unchecked']],
-  ['off', ['ended early']],
+  ['off', ['ended', 'ended early']],
 ];
 
 /** The tones of states by their words. */

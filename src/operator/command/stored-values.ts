@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { isValidKey } from '../../control/key-lifetime.ts';
 import { tenantFeatures } from '../../control/tenant-features.ts';
 import { cleanText } from '../../lib/config/clean-text.ts';
 import { normalPostgresUrl } from '../../lib/config/postgres-url.ts';
@@ -42,6 +43,9 @@ const queries = {
   kid: `select kid as value, status as description from signing_keys where ${ofTenant}`,
   run: `select id::text as value, state || ', ' || requested_by as description from migration_runs`,
   client: `select id as value, name as description from api_clients where revoked_at is null and ${ofTenant}`,
+  program: `select id::text as value, first_name as description from users where kind = 'program' and ${ofTenant}`,
+  programKey: `select k.id::text as value, prefix || '… of ' || u.first_name as description
+                 from program_keys k join users u on u.id = k.program_id where ${isValidKey} and k.${ofTenant}`,
   session: `select s.id::text as value, u.email as description from sessions s join users u on u.id = s.user_id
               where revoked_at is null and s.${ofTenant}`,
   feature: `select distinct name as value, null as description

@@ -12,6 +12,8 @@ const ofTenants: readonly (StoredValue | 'archive')[] = [
   'role',
   'database',
   'kid',
+  'program',
+  'programKey',
   'client',
   'session',
   'archive',

@@ -174,7 +174,7 @@ export async function findOpenInClones(
  * @returns the time at which the business entity was created, in ISO 8601 with microseconds
  * @throws {OperatorError} unless the tenant has it. `tenant.server` must be loaded
  */
-async function requireEntity(
+export async function requireEntity(
   installation: Installation,
   tenant: Tenant,
   id: number,

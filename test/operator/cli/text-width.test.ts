@@ -49,6 +49,19 @@ describe('width of the text', () => {
         '--reason',
         'the yearly rotation of keys, as the rules of the company say',
       ],
+      [
+        'program',
+        'add',
+        'acme',
+        '--name',
+        'Till in the second shop in Graz, beside the station',
+        '--role',
+        'Member',
+        '--scope',
+        'All',
+        '--network',
+        '192.0.2.0/24',
+      ],
       ['backup', 'init'],
       ['backup', 'run', '--all'],
       ['suspend', 'nobody', '--yes'],
@@ -70,6 +83,8 @@ describe('width of the text', () => {
     'user role': `acme ${email}`,
     'session list': 'acme',
     'key list': 'acme',
+    'program list': 'acme',
+    'program key list': 'acme',
     'client list': 'acme',
   });
   const without = [

@@ -38,6 +38,16 @@ describe('operations', () => {
     return JSON.parse(stdout) as Document;
   }
 
+  const newProgram = '--name till --role Member --scope All';
+
+  /** Makes a program of acme with a key, whose id is the `key`. */
+  async function addProgram(): Promise<{ id: number; key: string }> {
+    const line = `program add acme ${newProgram}`.split(' ');
+    const { id } = await json<{ id: number }>(...line);
+    const key = await json<{ id: string }>('program', 'key', 'add', 'acme', String(id));
+    return { id, key: key.id };
+  }
+
   /**
    * Returns a digest of each table of the control database, except for those that change by
    * themselves, and `others`.
@@ -66,6 +76,7 @@ describe('operations', () => {
   it('every operation that destroys something, or locks somebody out, is refused in a script without --yes', async () => {
     const { email } = await addSampleUser(world, world.acme);
     const client = await json<{ id: string }>('client', 'add', 'acme', email, '--name', 'till');
+    const program = await addProgram();
     const [key] = await json<{ kid: string }[]>('key', 'list', 'acme');
     await world.provision('former');
     await run('delete', 'former', '--yes');
@@ -82,6 +93,8 @@ describe('operations', () => {
       'session revoke': `acme --user ${email}`,
       'move settle': 'acme',
       'key disable': `acme ${key?.kid}`,
+      'program disable': `acme ${program.id}`,
+      'program key revoke': `acme ${program.key}`,
       'client revoke': `acme ${client.id}`,
       'control service-login': '',
       'control reseal': '',
@@ -173,6 +186,7 @@ describe('operations', () => {
       '--name',
       'till',
     );
+    const program = await addProgram();
     const [key] = await json<{ kid: string }[]>('key', 'list', 'acme');
 
     const gone = await world.provision('gone');
@@ -193,6 +207,11 @@ describe('operations', () => {
       ],
       ['key rotate acme', { previous: key?.kid }],
       [`key disable acme ${key?.kid}`, { kid: key?.kid, isReplaced: true }],
+      [`program add acme ${newProgram}`, { name: 'till', role: 'Member', networks: [] }],
+      [`program disable acme ${program.id}`, { id: program.id, keys: 1 }],
+      [`program enable acme ${program.id}`, { id: program.id, keys: 1 }],
+      [`program key add acme ${program.id} --days 7`, { programId: program.id, days: 7 }],
+      [`program key revoke acme ${program.key}`, { id: program.key, others: 0 }],
       [`client revoke acme ${client.id}`, { id: client.id, name: 'till', tokens: 0 }],
       [`user remove acme ${user.email}`, { sessions: 1, clients: 1 }],
       ['edit acme --name Other', { state: 'planned' }],
@@ -260,6 +279,7 @@ describe('operations', () => {
       '--name',
       'till',
     );
+    const program = await addProgram();
     const [key] = await json<{ kid: string }[]>('key', 'list', 'acme');
     await world.provision('planned-away');
     await run('delete', 'planned-away', '--yes');
@@ -290,6 +310,11 @@ describe('operations', () => {
       `session revoke acme --user ${user.email}`,
       'key rotate acme',
       `key disable acme ${key?.kid}`,
+      `program add acme ${newProgram}`,
+      `program disable acme ${program.id}`,
+      `program enable acme ${program.id}`,
+      `program key add acme ${program.id}`,
+      `program key revoke acme ${program.key}`,
       `client add acme ${user.email} --name other`,
       `client revoke acme ${client.id}`,
       'migrate --all',

@@ -79,7 +79,13 @@ describe('console: forms, plans and runs', () => {
   });
 
   it('each number that an operation takes has its unit, on the command line and behind the input of its form', async () => {
-    const ids = ['user add entity', 'webhooks disable id', 'logs before', 'runs list before'];
+    const ids = [
+      'user add entity',
+      'program add entity',
+      'webhooks disable id',
+      'logs before',
+      'runs list before',
+    ];
     const found: string[] = [];
 
     for (const [name, { fields }] of all) {
@@ -117,6 +123,7 @@ describe('console: forms, plans and runs', () => {
       'firstName',
       'lastName',
       'entity',
+      'network',
       'text',
       'reason',
       'before',

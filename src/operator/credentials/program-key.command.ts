@@ -1,0 +1,157 @@
+import { keyDays } from '../../control/key-lifetime.ts';
+import { isUuid } from '../../lib/http/request/uuid.ts';
+import { OperatorError } from '../../lib/log/operator-error.ts';
+import { defineChange } from '../command/define-change.ts';
+import { defineList } from '../command/define-list.ts';
+import { amount, argument, optionalArgument, parsePositive } from '../command/operation-fields.ts';
+import { fieldsText } from '../command/text-table.ts';
+import { countText } from '../command/texts.ts';
+import { parseProgram, programText } from './program-text.ts';
+
+const add = defineChange({
+  name: 'program key add',
+  help: {
+    description: 'make a key of a program, which calls the API with it; it is shown only once',
+    examples: [
+      'program key add acme 12',
+      'program key add acme 12 --days 90 --reason "key of the pipeline, ticket 4711"',
+    ],
+  },
+  fields: {
+    slug: argument('slug'),
+    program: argument('program', { parse: parseProgram }),
+    days: amount('days', `the time after which the key ends, at most ${keyDays.max} days`, {
+      label: 'Ends after',
+      default: keyDays.default,
+      parse: parseDays,
+    }),
+  },
+  effect: 'changes',
+  handling: { control: 'rows' },
+  async change({ slug, program: programId, days }, { installation, output }, isDryRun) {
+    const { addKeyTo } = await import('./programs.ts');
+    const { program, isIsolated, ...key } = await addKeyTo(
+      installation,
+      slug,
+      programId,
+      days,
+      isDryRun,
+    );
+    const name = programText(program);
+
+    if (program.state === 'disabled' && !isDryRun) {
+      output.warn(
+        `Program ${name} is disabled. Accept its keys: bin/backoffice program enable ${slug} ${programId}`,
+      );
+    }
+    if (isIsolated && !isDryRun) {
+      output.warn(
+        `${slug} is isolated: its keys are refused. Accept them: bin/backoffice isolate ${slug} --off`,
+      );
+    }
+
+    const { id, expiresAt } = key;
+    return {
+      document: isDryRun ? { programId, days } : { ...key, programId, programGuid: program.guid },
+      plan: `Program ${name} would get a key that ends after ${countText(days, 'day')}.`,
+      done: [
+        fieldsText({ program: name, id, expiresAt, key: key.key }),
+        '',
+        'No other output has the key. The program sends it with each request, in the header:',
+        '  Authorization: Bearer <key>',
+        'A tool that speaks OAuth only takes it as client secret, and as client id:',
+        `  ${program.guid}`,
+      ].join('\n'),
+    };
+  },
+});
+
+const list = defineList({
+  name: 'program key list',
+  help: {
+    description: 'list the keys of the programs of a tenant, or of one program',
+    examples: ['program key list acme', 'program key list acme 12'],
+  },
+  fields: {
+    slug: argument('slug'),
+    program: optionalArgument('program', { parse: parseProgram }),
+  },
+  async items({ slug, program }, { installation }) {
+    const { listProgramKeys } = await import('./read-programs.ts');
+    return listProgramKeys(installation, slug, program);
+  },
+  row: ({ id, programId, program, prefix, state, madeBy, expiresAt, lastUsedAt }) => ({
+    id,
+    prefix,
+    state,
+    program: programText({ id: programId, name: program }),
+    expiresAt,
+    lastUsedAt,
+    madeBy: madeBy ?? 'an operator',
+  }),
+  wide: ({ createdAt }) => ({ createdAt }),
+  nameOf: ({ id }) => id,
+  empty: 'No keys of programs.',
+});
+
+const revoke = defineChange({
+  name: 'program key revoke',
+  help: {
+    description: 'refuse one key of a program, and the access tokens that it was exchanged for',
+    examples: [
+      'program key revoke acme 5f0a6c1e-9d1b-4f5e-8f3b-0a4c8d2e7b61 --reason "key was stolen"',
+    ],
+  },
+  fields: {
+    slug: argument('slug'),
+    key: argument('programKey', { label: 'Key', parse: parseKeyId }),
+  },
+  effect: 'locks out',
+  handling: { control: 'rows' },
+  async change({ slug, key: keyId }, { installation }, isDryRun) {
+    const { revokeKeyOf } = await import('./programs.ts');
+    const { key, others } = await revokeKeyOf(installation, slug, keyId, isDryRun);
+    const { id, prefix, programId, program } = key;
+    const name = programText({ id: programId, name: program });
+    const left = others === 0 ? 'no other valid key' : countText(others, 'other valid key');
+    const used =
+      key.lastUsedAt === null
+        ? 'It was not used yet'
+        : `It was last used at ${key.lastUsedAt} (to the hour)`;
+    const what = `key ${id} (${prefix}…) of program ${name}, which has ${left}`;
+
+    return {
+      document: { id, state: 'revoked' },
+      facts: { key, others },
+      plan: `It would refuse ${what}. ${used}.`,
+      steady: what,
+      confirm: { name: slug, consequence: `will refuse ${what}` },
+      done:
+        `Key ${id} is revoked: every process refuses it within a second, as a rule. ` +
+        `Program ${name} has ${left}.`,
+    };
+  },
+});
+
+export const keyOperations = [add, list, revoke];
+
+/** Parses the number of days after which a key ends. */
+function parseDays(value: string): number {
+  const days = parsePositive(value);
+  if (days > keyDays.max) throw new OperatorError(`Give at most ${keyDays.max} days.`);
+  return days;
+}
+
+/**
+ * Parses the id of a key. Refuses the key itself, before the log of operators has it among the
+ * arguments.
+ */
+function parseKeyId(value: string): string {
+  const id = value.toLowerCase();
+  if (!isUuid(id)) {
+    throw new OperatorError(
+      'Give the id of a key, as program key list shows it, and never the key itself.',
+    );
+  }
+  return id;
+}
