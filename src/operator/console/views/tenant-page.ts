@@ -1,6 +1,12 @@
 import { type Html, html } from '../../../lib/html/html.ts';
 import { readArchiveAge } from '../../backup/archive-ages.ts';
 import { needsConfirmation } from '../../command/operation.ts';
+import { programText } from '../../credentials/program-text.ts';
+import {
+  listProgramKeys,
+  listPrograms,
+  type ProgramSummary,
+} from '../../credentials/read-programs.ts';
 import { listClients, listUsers, type UserSummary } from '../../credentials/read-users.ts';
 import { listDatabases, served } from '../../databases/verbs/list-databases.ts';
 import { listPlaces, type Place } from '../../databases/verbs/list-places.ts';
@@ -46,6 +52,8 @@ export async function tenantPage(request: PageRequest): Promise<ConsolePage> {
     usage.find(({ period }) => period === day)?.[field] ?? 0;
 
   const users = await listUsers(control, slug);
+  const programs = await listPrograms(control, slug);
+  const keys = (await listProgramKeys(control, slug)).filter(key => key.state === 'valid');
   const clients = (await listClients(control, slug)).slice(-maxShown).reverse();
   const runs = await tenantRuns(control, tenant.id, maxMoments);
   const moments = await readMoments(request, tenant, runs);
@@ -77,7 +85,7 @@ ${table('The newest events', moments.slice(0, maxShown), 'Nothing is recorded.',
 <h2>People</h2>
 ${actions(operationLink('user add', 'Add a user', at), operationLink('session list', 'Sessions', at))}
 ${table(
-  users.length > maxShown ? `The first ${maxShown} of ${users.length} users` : 'Users',
+  captionOf('Users', users),
   users.slice(0, maxShown),
   html`It has no user. ${operationLink('user add', 'Add one', at)}`,
   [
@@ -89,6 +97,29 @@ ${table(
     ['What to do', user => userLinks(slug, user)],
   ],
 )}
+<h2>Programs</h2>
+${actions(operationLink('program add', 'Add a program', at))}
+${table(
+  captionOf('Programs', programs),
+  programs.slice(0, maxShown),
+  'No program calls the API with a key.',
+  [
+    ['Program', programText],
+    'role',
+    'scope',
+    'state',
+    ['Last used', ({ lastUsedAt }) => hour(lastUsedAt)],
+    ['What to do', program => programLinks(slug, program)],
+  ],
+)}
+${table(captionOf('Valid keys', keys), keys.slice(0, maxShown), 'No program has a valid key.', [
+  ['Key', ({ prefix }) => inlineCode(`${prefix}…`)],
+  ['Program', ({ programId, program }) => programText({ id: programId, name: program })],
+  ['Ends', 'expiresAt'],
+  ['Last used', ({ lastUsedAt }) => hour(lastUsedAt)],
+  ['Made by', ({ madeBy }) => madeBy ?? 'an operator'],
+  ['What to do', ({ id }) => operationLink('program key revoke', 'Revoke', { slug, key: id })],
+])}
 <h2>Data</h2>
 ${actions(html`<a class="do" href="${recoveryPath(slug)}">Restore earlier data</a>`, operationLink('move', 'Move to another server', at))}
 ${await databaseTable(request, slug)}
@@ -160,6 +191,21 @@ ${commandTable('What locks somebody out, or destroys something', hurting ?? [], 
     here: 'Commands',
     main,
   };
+}
+
+/** Names a list of which the page shows the first rows. */
+function captionOf(noun: string, rows: readonly unknown[]): string {
+  return rows.length > maxShown
+    ? `The first ${maxShown} of ${rows.length} ${noun.toLowerCase()}`
+    : noun;
+}
+
+/** Returns links to commands for a program that needs a key, or should have none. */
+function programLinks(slug: string, { id, state }: ProgramSummary): Html {
+  const program = { slug, program: String(id) };
+  const [verb, text] =
+    state === 'disabled' ? ['program enable', 'Enable'] : ['program disable', 'Disable'];
+  return html`${operationLink('program key add', 'Make a key', program)} ${operationLink(verb, text, program)}`;
 }
 
 /** Returns links to commands for a user who cannot log in, or should not. */
