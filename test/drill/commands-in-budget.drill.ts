@@ -170,6 +170,7 @@ describe(`drill: commands beside processes that share a budget of ${budget} conn
     ['program list', of()],
     ['program key add', async slug => ({ args: [slug, await programOf(slug)] })],
     ['program key list', of()],
+    ['program key find', just('sbk_00000000')],
     ['program disable', async slug => ({ args: [slug, await programOf(slug), '--yes'] })],
     ['program enable', async slug => ({ args: [slug, await programOf(slug)] })],
     ['program key revoke', async slug => ({ args: [slug, await programKeyOf(slug), '--yes'] })],

@@ -94,6 +94,31 @@ const list = defineList({
   empty: 'No keys of programs.',
 });
 
+const find = defineList({
+  name: 'program key find',
+  help: {
+    description: 'find the tenant, the program and the id of a key, by its first 12 characters',
+    examples: ['program key find sbk_5v0m1q7c # of a key that was found where it should not be'],
+  },
+  fields: { prefix: argument('text', { parse: parsePrefix }) },
+  async items({ prefix }, { installation }) {
+    const { findProgramKeys } = await import('./read-programs.ts');
+    return findProgramKeys(installation, prefix);
+  },
+  row: ({ tenant, id, state, programId, program, expiresAt, lastUsedAt, madeBy }) => ({
+    tenant,
+    id,
+    state,
+    program: programText({ id: programId, name: program }),
+    expiresAt,
+    lastUsedAt,
+    madeBy: madeBy ?? 'an operator',
+  }),
+  wide: ({ createdAt }) => ({ createdAt }),
+  nameOf: ({ id }) => id,
+  empty: ({ prefix }) => `No tenant has a key ${prefix}….`,
+});
+
 const revoke = defineChange({
   name: 'program key revoke',
   help: {
@@ -133,7 +158,7 @@ const revoke = defineChange({
   },
 });
 
-export const keyOperations = [add, list, revoke];
+export const keyOperations = [add, list, find, revoke];
 
 /** Parses the number of days after which a key ends. */
 function parseDays(value: string): number {
@@ -154,4 +179,12 @@ function parseKeyId(value: string): string {
     );
   }
   return id;
+}
+
+/** Parses the first characters of a key. Refuses the whole key, which is a secret. */
+function parsePrefix(value: string): string {
+  if (!/^sbk_[0-9a-v]{8}$/.test(value)) {
+    throw new OperatorError('Give the first 12 characters of a key, and no more.');
+  }
+  return value;
 }

@@ -75,6 +75,16 @@ export interface ProgramKeySummary {
   lastUsedAt: string | null;
 }
 
+const keyColumns = `
+  k.id, k.program_id::float8 as "programId", u.first_name as program, k.prefix,
+  case when ${isValidKey} then 'valid' when k.revoked_at is null then 'ended' else 'revoked' end as state,
+  case when k.made_by is not null then coalesce(${nameOfUser('m')}, 'user ' || k.made_by) end as "madeBy",
+  ${isoTime('k.created_at')} as "createdAt", ${isoTime('k.expires_at')} as "expiresAt",
+  ${isoTime('k.last_used_at')} as "lastUsedAt"`;
+const keysOfPrograms = `
+  program_keys k join users u on u.id = k.program_id and u.tenant_id = k.tenant_id
+  left join users m on m.id = k.made_by and m.tenant_id = k.tenant_id`;
+
 /** Returns the keys of the programs of a tenant, or of one of them, the newest first. */
 export async function listProgramKeys(
   control: ControlStatements,
@@ -85,15 +95,29 @@ export async function listProgramKeys(
   if (programId !== undefined) await findProgram(control, slug, programId);
 
   const { rows } = await control.statements.query<ProgramKeySummary>(
-    `select k.id, k.program_id::float8 as "programId", u.first_name as program, k.prefix,
-            case when ${isValidKey} then 'valid' when k.revoked_at is null then 'ended' else 'revoked' end as state,
-            case when k.made_by is not null then coalesce(${nameOfUser('m')}, 'user ' || k.made_by) end as "madeBy",
-            ${isoTime('k.created_at')} as "createdAt", ${isoTime('k.expires_at')} as "expiresAt",
-            ${isoTime('k.last_used_at')} as "lastUsedAt"
-       from program_keys k join users u on u.id = k.program_id and u.tenant_id = k.tenant_id
-       left join users m on m.id = k.made_by and m.tenant_id = k.tenant_id
+    `select ${keyColumns} from ${keysOfPrograms}
       where k.tenant_id = $1 and ($2::bigint is null or k.program_id = $2) order by k.created_at desc, k.id`,
     [id, programId ?? null],
+  );
+
+  return rows;
+}
+
+/** A key of a program of any tenant. */
+export interface FoundKey extends ProgramKeySummary {
+  /** The slug of the tenant. */
+  tenant: string;
+}
+
+/** Returns the keys of all tenants that have a prefix, ordered by tenant. */
+export async function findProgramKeys(
+  { statements }: ControlStatements,
+  prefix: string,
+): Promise<FoundKey[]> {
+  const { rows } = await statements.query<FoundKey>(
+    `select t.slug as tenant, ${keyColumns} from ${keysOfPrograms} join tenants t on t.id = k.tenant_id
+      where k.prefix = $1 order by t.slug, k.created_at desc, k.id`,
+    [prefix],
   );
 
   return rows;

@@ -85,6 +85,7 @@ describe('width of the text', () => {
     'key list': 'acme',
     'program list': 'acme',
     'program key list': 'acme',
+    'program key find': 'sbk_00000000',
     'client list': 'acme',
   });
   const without = [

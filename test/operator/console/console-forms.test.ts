@@ -124,6 +124,7 @@ describe('console: forms, plans and runs', () => {
       'lastName',
       'entity',
       'network',
+      'prefix',
       'text',
       'reason',
       'before',

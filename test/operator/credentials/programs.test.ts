@@ -267,6 +267,31 @@ describe('commands of programs', () => {
     }
   });
 
+  it('program key find names the tenant, the program and the id of a key by its first characters, and takes no whole key', async () => {
+    const { id } = await add();
+    const foreign = await add('globex');
+    const added = await addKey(id);
+    await addKey(foreign.id, 'globex');
+
+    const found = await json<object[]>('program', 'key', 'find', added.prefix);
+    const { code, stderr } = await refusal('program', 'key', 'find', added.key);
+
+    expect(found).to.have.length(1);
+    expect(found[0]).to.include({
+      tenant: 'acme',
+      id: added.id,
+      programId: id,
+      program: 'Till',
+      prefix: added.prefix,
+      state: 'valid',
+    });
+    expect(code).to.equal(2);
+    expect(stderr).to.include('Give the first 12 characters').and.not.include(added.key);
+    expect(await text('program', 'key', 'find', 'sbk_00000000')).to.equal(
+      'No tenant has a key sbk_00000000….\n',
+    );
+  });
+
   it('a key in place of its id is refused, and is neither repeated nor recorded', async () => {
     const { id } = await add();
     const added = await addKey(id);
