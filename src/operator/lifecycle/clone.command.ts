@@ -18,8 +18,8 @@ const clone = defineOperation({
   name: 'clone',
   help: {
     description:
-      'copy a tenant to a new slug, with its own key and login role, isolated; sessions and ' +
-      'API clients are not copied, and all users are disabled but those of --login',
+      'copy a tenant to a new slug, with its own key and login role, isolated; sessions, API ' +
+      'clients and keys of programs are not copied, and all users are disabled but those of --login',
     examples: [
       'clone acme acme-test --login nora@acme.test # Nora alone may log in to it',
       'clone acme acme-old --archive latest # look at archived data over HTTP',

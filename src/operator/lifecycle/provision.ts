@@ -44,7 +44,7 @@ interface FirstData {
   begin?(): void;
   /** Adds the users and the data of the tenant, also where a run that was killed has begun. */
   populate(tenant: Tenant): Promise<void>;
-  /** True: the tenant sends no mail, and its legacy clients get no access. */
+  /** True: the tenant sends no mail, and its legacy clients and programs get no access. */
   readonly isIsolated?: boolean;
   /** The copy of another tenant that `populate` makes; undefined: it makes none. */
   readonly copy?: PlacedCopy;

@@ -36,27 +36,30 @@ function defineTransition(
 const isolate = defineChange({
   name: 'isolate',
   help: {
-    description: 'send no mail of a tenant, and refuse its legacy clients, as with every clone',
+    description:
+      'send no mail of a tenant, and refuse the keys of its programs and its legacy clients, as ' +
+      'with every clone',
     examples: ['isolate acme-test', 'isolate acme-test --off'],
   },
   fields: {
     slug: argument('slug'),
-    off: flag('send mail again, and accept its legacy clients', { label: 'End the isolation' }),
+    off: flag('send mail again, and accept keys of programs and legacy clients', {
+      label: 'End the isolation',
+    }),
   },
   effect: 'locks out',
   handling: { control: 'rows' },
   async change({ slug, off }, { installation }, isDryRun) {
     const { isolate } = await import('./transitions.ts');
     const { guid, isolated } = await isolate(installation, slug, !off, isDryRun);
-    const consequence = 'will send no mail, and its legacy clients will be refused';
+    const programs = 'the keys of its programs and its legacy clients';
+    const consequence = `will send no mail, and ${programs} will be refused`;
     const isRepeated = isolated === !off;
     const repeated = isolated ? 'is isolated already' : 'is not isolated';
-    const planned = off
-      ? 'will send mail again, and its legacy clients will be accepted'
-      : consequence;
+    const planned = off ? `will send mail again, and ${programs} will be accepted` : consequence;
     const done = off
       ? 'is not isolated'
-      : 'is isolated: it sends no mail, and its legacy clients are refused';
+      : `is isolated: it sends no mail, and ${programs} are refused`;
 
     return {
       document: { slug, guid, isolated: !off },

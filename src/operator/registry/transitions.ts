@@ -62,7 +62,7 @@ export async function changeState(
 
 /**
  * Lets a tenant reach nobody outside, or ends that: an isolated tenant sends no mail, and its
- * legacy clients are refused. Every process applies it within a second.
+ * legacy clients and keys of programs are refused. Every process applies it within a second.
  * @param isDryRun true to change nothing
  * @returns the tenant as it was before
  * @throws {OperatorError} when there is no such tenant
