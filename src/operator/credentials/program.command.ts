@@ -18,7 +18,7 @@ const add = defineChange({
   help: {
     description: 'add a program, which calls the API with keys of its own and does not log in',
     examples: [
-      'program add acme --name "Nightly import" --role Importer --scope All',
+      'program add acme --name "Nightly import" --role Member --scope All',
       'program add acme --name Till --role Member --scope All --network 192.0.2.0/24',
     ],
   },

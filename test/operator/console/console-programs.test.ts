@@ -76,6 +76,20 @@ describe('console: programs', () => {
     );
   });
 
+  it('a command of three words in a refusal leads to its form, filled in', async () => {
+    const { id } = await storeProgram(world, world.acme);
+    for (let count = 0; count < 5; count++) await storeKey(world, world.acme, id);
+
+    const fields = { slug: 'acme', program: String(id), step: 'plan' };
+    const { path } = await opened.submit('/operations/program/key/add', fields);
+    const { text } = await opened.ended(path);
+
+    expect(text).to.include('has 5 valid keys, and can have no more');
+    expect(text).to.include(
+      `<a href="/operations/program/key/list?slug=acme&#38;program=${id}">bin/backoffice program key list acme ${id}</a>`,
+    );
+  });
+
   it('a whole key in a form of programs is refused before any command has it', async () => {
     const program = await storeProgram(world, world.acme);
     const { key: secret } = await storeKey(world, world.acme, program.id);
