@@ -308,6 +308,18 @@ export function useLogin(world: World, tenant: 'acme' | 'globex'): Client {
   return laterObject(() => client);
 }
 
+/**
+ * Starts a second process of the service before the tests of a `describe`; the world stops it.
+ * @returns the URLs of both, as `use` does
+ */
+export function useTwoProcesses(world: World): readonly string[] {
+  let urls: readonly string[];
+  before(async () => {
+    urls = [world.url, (await world.startAnotherServer()).url];
+  });
+  return laterObject(() => urls);
+}
+
 /** Runs SQL on a tenant database as superuser. */
 export function sql<Row extends object>(
   tenant: Pick<TestTenant, 'adminUrl'>,

@@ -5,18 +5,13 @@ import { type VerifiedToken, VerifiedTokens } from '../../src/tenancy/verified-t
 import { activeKey, claimsOf, forgeToken, resignToken } from '../accounts/auth/forge.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { controlSql, useWorld } from '../support/world.ts';
+import { controlSql, useTwoProcesses, useWorld } from '../support/world.ts';
 
 const me = '/api/v1/auth/me';
 
 describe('verified tokens', () => {
   const world = useWorld();
-  /** Two processes of the service. */
-  let urls: string[];
-
-  before(async () => {
-    urls = [world.url, (await world.startAnotherServer()).url];
-  });
+  const urls = useTwoProcesses(world);
 
   const inBoth = (client: Client): Promise<ApiResponse[]> =>
     Promise.all(urls.map(url => client.at(url).get(me)));

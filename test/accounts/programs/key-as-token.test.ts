@@ -3,7 +3,7 @@ import { createProgramKey, programKeyPattern } from '../../../src/control/progra
 import { follow } from '../../sales/events/follow.ts';
 import type { ApiResponse, Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
-import { controlSql, useWorld } from '../../support/world.ts';
+import { controlSql, useTwoProcesses, useWorld } from '../../support/world.ts';
 import { storeKey, storeProgram } from './stored-programs.ts';
 
 const me = '/api/v1/auth/me';
@@ -11,12 +11,7 @@ const path = '/api/v1/EntityStatus';
 
 describe('the key of a program as bearer token', () => {
   const world = useWorld({ TRUSTED_PROXIES: '127.0.0.1' });
-  /** Two processes of the service. */
-  let urls: string[];
-
-  before(async () => {
-    urls = [world.url, (await world.startAnotherServer()).url];
-  });
+  const urls = useTwoProcesses(world);
 
   /** Adds a program of acme with a key, and returns a client with the key. */
   async function addProgram(networks: string[] = []) {

@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { permissions } from '../../../src/control/permissions.ts';
 import type { ApiResponse, Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
-import { controlSql, useLogin, useWorld } from '../../support/world.ts';
+import { controlSql, useLogin, useTwoProcesses, useWorld } from '../../support/world.ts';
 import {
   addRole,
   changed,
@@ -30,12 +30,7 @@ describe('the life of a program', () => {
   const world = useWorld({ TRUSTED_PROXIES: '127.0.0.1' });
   const admin = useLogin(world, 'acme');
   const other = useLogin(world, 'globex');
-  /** Two processes of the service. */
-  let urls: string[];
-
-  before(async () => {
-    urls = [world.url, (await world.startAnotherServer()).url];
-  });
+  const urls = useTwoProcesses(world);
 
   const add = async (as: Client = admin, changes: object = {}) => {
     const response = await as.post(path, program(changes));

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import type { Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
-import { controlSql, useLogin, useWorld } from '../../support/world.ts';
+import { controlSql, useLogin, useTwoProcesses, useWorld } from '../../support/world.ts';
 import { claimsOf } from '../auth/forge.ts';
 
 const path = '/api/v1/auth/token';
@@ -18,12 +18,7 @@ describe('the token endpoint of OAuth for programs', () => {
   const world = useWorld({ TRUSTED_PROXIES: '127.0.0.1' });
   const admin = useLogin(world, 'acme');
   const other = useLogin(world, 'globex');
-  /** Two processes of the service. */
-  let urls: string[];
-
-  before(async () => {
-    urls = [world.url, (await world.startAnotherServer()).url];
-  });
+  const urls = useTwoProcesses(world);
 
   async function addProgram(as: Client = admin, changes: object = {}) {
     const body = { Name: 'Till', Role: 'Member', Scope: 'All', ...changes };
