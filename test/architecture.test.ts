@@ -41,6 +41,7 @@ const operatorDoors: Readonly<Record<string, string>> = {
   'accounts/auth/passwords.ts': 'it is hashed in the same way',
   'accounts/auth/sessions.ts': 'a command ends the sessions that a request would end',
   'accounts/auth/set-user-disabled.ts': 'a user is disabled in one way',
+  'accounts/people/change-managed-user.ts': 'a user is found and managed by one rule',
   'accounts/people/change-people.ts': 'changes of people wait for each other',
   'accounts/people/user-records.ts': 'a role and its scope are judged in one way',
   'accounts/people/user-statements.ts': 'a program that was added is read in one way',

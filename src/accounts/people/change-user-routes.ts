@@ -1,12 +1,17 @@
 import { email } from '../../lib/http/request/email.ts';
-import { pathId, type RouteInput } from '../../lib/http/route.ts';
 import { nothing, type Statement } from '../../lib/postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { revokeSessionsOf } from '../auth/sessions.ts';
-import { setUserDisabled } from '../auth/set-user-disabled.ts';
 import { addInvitationMail } from '../mails/mail-requests.ts';
+import {
+  changeManagedUser,
+  disablingRoutes,
+  findManagedUser,
+  type ManagedChange,
+  managedId,
+} from './change-managed-user.ts';
 import {
   changePeople,
   errorsOfPeople,
@@ -19,8 +24,8 @@ import { userDocumentation } from './user-documentation.ts';
 import {
   correctAddress,
   errorsOfEntity,
-  findManagedUser,
-  type ManagedUser,
+  type ManagedPerson,
+  managedPeople,
   replaceUser,
   requireReplaceable,
   takeBack,
@@ -29,62 +34,22 @@ import {
 import {
   emailDescription,
   type UserView,
-  userById,
   userView,
   viewOf,
   volatileUserFields,
 } from './user-statements.ts';
 
-type Change = (
-  transaction: PeopleTransaction,
-  user: ManagedUser,
-  entity: HeldEntity,
-) => Promise<void>;
-
 /**
  * PUT and DELETE of a user; POST that disables and enables one; DELETE of a user's sessions.
  */
-export function changeUserRoutes(services: AuthServices, path: string): TenantRoute[] {
+export function changeUserRoutes(services: AuthServices): TenantRoute[] {
   const common = {
     ...userDocumentation,
     access: 'users.manage',
     volatile: volatileUserFields,
   } as const;
-  const recordPath = `${path}/:id`;
-  /** Makes a change of the user that the path names, and returns the user. */
-  const changeUser = async (
-    { params, precondition }: Pick<RouteInput<never>, 'params' | 'precondition'>,
-    context: RequestContext,
-    change: Change,
-    entityId: number | null = null,
-  ): Promise<UserView | undefined> => {
-    const tenantId = context.tenant.id;
-    const changeFound = async (
-      transaction: PeopleTransaction,
-      entity: HeldEntity,
-    ): Promise<Statement> => {
-      const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
-      const user = await findManagedUser(transaction, tenantId, id, precondition);
-      await change(transaction, user, entity);
-      return userById([['tenant_id = ?', tenantId]], user.id);
-    };
-    return viewOf<UserView>(await changePeople(services, context, changeFound, entityId));
-  };
-  const disabling = (action: 'disable' | 'enable', summary: string): TenantRoute =>
-    defineRoute({
-      ...common,
-      method: 'POST',
-      path: `${recordPath}/${action}`,
-      summary,
-      response: userView,
-      hasTag: true,
-      takesIdempotencyKey: true,
-      problems: ['wrong_state'],
-      handler: (input, context) =>
-        changeUser(input, context, ({ query }, { id }) =>
-          setUserDisabled(query, id, action === 'disable'),
-        ),
-    });
+  const recordPath = `${managedPeople.path}/:id`;
+
   return [
     defineRoute({
       ...common,
@@ -112,7 +77,7 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       handler: async (input, context) => {
         const { EntityId } = input.body;
         const { tenant } = context;
-        const replace: Change = async (transaction, user, entity) => {
+        const replace: ManagedChange<ManagedPerson> = async (transaction, user, entity) => {
           const { body } = input;
           const roleId = await requireReplaceable(
             transaction,
@@ -128,15 +93,22 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
           await addInvitation(services, context, transaction, user.id);
         };
 
-        const changed = await changeUser(input, context, replace, EntityId);
+        const changed = await changeManagedUser(
+          managedPeople,
+          services,
+          context,
+          input,
+          replace,
+          EntityId,
+        );
         services.mails.wake();
         return changed;
       },
       checkValid: ({ body, errors, params }, context) => {
         const tenantId = context.tenant.id;
         const check = async (transaction: PeopleTransaction, entity: HeldEntity): Promise<void> => {
-          const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
-          const user = await findManagedUser(transaction, tenantId, id);
+          const id = managedId(params);
+          const user = await findManagedUser(managedPeople, transaction, tenantId, id);
           const all = { ...errors, ...errorsOfEntity(user, entity) };
           await requireReplaceable(transaction, tenantId, user, body, all);
         };
@@ -156,24 +128,22 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       problems: ['in_use', 'wrong_state'],
       handler: async ({ params, precondition }, context) => {
         await changePeople(services, context, async transaction => {
-          const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
+          const { tenant } = context;
+          const id = managedId(params);
           await takeBack(
             transaction,
-            await findManagedUser(transaction, context.tenant.id, id, precondition),
+            await findManagedUser(managedPeople, transaction, tenant.id, id, precondition),
           );
           return nothing;
         });
       },
     }),
-    disabling(
-      'disable',
-      'Refuse the logins of one User, end all sessions of the user, and make all links in ' +
+    ...disablingRoutes(managedPeople, services, {
+      disable:
+        'Refuse the logins of one User, end all sessions of the user, and make all links in ' +
         'mails void',
-    ),
-    disabling(
-      'enable',
-      'Allow the logins of one disabled User again; links in earlier mails stay void',
-    ),
+      enable: 'Allow the logins of one disabled User again; links in earlier mails stay void',
+    }),
     defineRoute({
       ...common,
       method: 'DELETE',
@@ -181,7 +151,7 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       summary: 'End all sessions of one User',
       takesIfMatch: true,
       handler: async (input, context) => {
-        await changeUser(input, context, ({ query }, { id }) =>
+        await changeManagedUser(managedPeople, services, context, input, ({ query }, { id }) =>
           revokeSessionsOf(query, id, 'ended'),
         );
       },
@@ -194,7 +164,9 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
  * mail is stored in the transaction that makes the user, so that a process which is killed
  * loses none.
  */
-export function inviteRoute(services: AuthServices, path: string): TenantRoute {
+export function inviteRoute(services: AuthServices): TenantRoute {
+  const { path } = managedPeople;
+
   return defineRoute({
     ...userDocumentation,
     method: 'POST',
@@ -231,7 +203,7 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
         const id = await inviteUser(transaction, tenant.id, body, entity);
         await addInvitation(services, context, transaction, id);
 
-        return userById([['tenant_id = ?', tenant.id]], id);
+        return managedPeople.byId(tenant.id, id);
       };
 
       const rows = await changePeople(services, context, invite, body.EntityId);

@@ -4,12 +4,12 @@ import type { FieldErrors } from '../../lib/runtime/field-error.ts';
 import { requireMayManage } from '../../tenancy/permission-rules.ts';
 import { noPassword } from '../auth/passwords.ts';
 import { withdrawRegistrationsOf } from '../mails/use-link.ts';
+import type { Managed } from './change-managed-user.ts';
 import type { HeldEntity, PeopleTransaction } from './change-people.ts';
 import {
   addressTaken,
   type CheckedFields,
   errorsOfEntity,
-  type ManagedUser,
   requireValidUser,
   type userFields,
 } from './user-records.ts';
@@ -96,7 +96,7 @@ export async function requireInvitable(
   const [known] =
     entity.since === null || fields.Email === undefined
       ? []
-      : await transaction.query<Pick<ManagedUser, 'entityId' | 'entitySince'>>(
+      : await transaction.query<Pick<Managed, 'entityId' | 'entitySince'>>(
           'entity_by_email',
           entityByEmail,
           [tenantId, fields.Email],

@@ -15,6 +15,7 @@ import { changePeople, errorsOfPeople } from './change-people.ts';
 import { changeUserRoutes, inviteRoute } from './change-user-routes.ts';
 import { changeRole, createRole, deleteRole, requireValidRole } from './role-records.ts';
 import { userDocumentation } from './user-documentation.ts';
+import { managedPeople } from './user-records.ts';
 import {
   type RoleView,
   roleById,
@@ -29,7 +30,6 @@ import {
   volatileUserFields,
 } from './user-statements.ts';
 
-const path = '/api/v1/Users';
 const query = z.object({ limit: limit(), after: queryId() });
 const list = listContract({
   view: userView,
@@ -48,6 +48,8 @@ const isPerson: Condition = ['kind = ?', 'person'];
 
 /** The users of a tenant, for its administrators. */
 export function userRoutes(services: AuthServices): TenantRoute[] {
+  const { path } = managedPeople;
+
   return [
     defineRoute({
       ...userDocumentation,
@@ -97,8 +99,8 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
       },
     }),
 
-    inviteRoute(services, path),
-    ...changeUserRoutes(services, path),
+    inviteRoute(services),
+    ...changeUserRoutes(services),
   ];
 }
 

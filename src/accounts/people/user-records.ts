@@ -1,14 +1,15 @@
 import { z } from 'zod';
 import { scopes } from '../../control/scopes.ts';
 import { describeFields, lengths, longId, text } from '../../lib/http/request/fields.ts';
-import type { Precondition } from '../../lib/http/response/representation.ts';
 import { type Problem, problem } from '../../lib/problems.ts';
 import type { FieldError, FieldErrors } from '../../lib/runtime/field-error.ts';
-import { requireMayGrant, requireMayManage } from '../../tenancy/permission-rules.ts';
+import { requireMayGrant } from '../../tenancy/permission-rules.ts';
 import { withdrawLinks } from '../mails/use-link.ts';
+import type { Managed, ManagedKind } from './change-managed-user.ts';
 import type { HeldEntity, PeopleTransaction } from './change-people.ts';
 import { findRole } from './role-records.ts';
-import { type UserView, userById, userDescriptions, viewOf } from './user-statements.ts';
+import { userDocumentation } from './user-documentation.ts';
+import { userById, userDescriptions, userView, volatileUserFields } from './user-statements.ts';
 
 /** The fields of a user that administrators decide. */
 export const userFields = describeFields(
@@ -22,50 +23,36 @@ export const userFields = describeFields(
   userDescriptions,
 );
 
-/** A user whom a change is about. */
-export interface ManagedUser {
-  readonly id: number;
-  /** The name of the user's role. */
+/** A person whom a change is about. */
+export interface ManagedPerson extends Managed {
+  /** The name of the person's role. */
   readonly role: string;
-  readonly permissions: string[];
   readonly isConfirmed: boolean;
   readonly isInvited: boolean;
   readonly isDisabled: boolean;
   readonly email: string;
-  readonly entityId: number | null;
-  /** When the entity was created, in ISO 8601 with microseconds. */
-  readonly entitySince: string | null;
 }
 
-const managedUser = `
+const managedPerson = `
   select u.id::float8 as id, u.email, u.entity_id::float8 as "entityId",
          to_json(u.entity_since) #>> '{}' as "entitySince", r.name as role, r.permissions, u.confirmed_at is not null as "isConfirmed",
          u.invited_at is not null as "isInvited", u.disabled_at is not null as "isDisabled"
     from users u join roles r on r.id = u.role_id
    where u.tenant_id = $1 and u.id = $2 and u.kind = 'person'`;
 
-/**
- * Returns a user whom the caller may manage. Does not lock the row: other administrators wait
- * for the lock of `changePeople`, and the user's own changes (a password, a confirmation) touch
- * other columns.
- * @throws {Problem} `not_found`; `forbidden` when the user has a permission that the caller
- *   lacks; `precondition_failed`
- */
-export async function findManagedUser(
-  { query, permissions }: PeopleTransaction,
-  tenantId: number,
-  id: number | undefined,
-  precondition?: Precondition,
-): Promise<ManagedUser> {
-  const [user] = id ? await query<ManagedUser>('managed_user', managedUser, [tenantId, id]) : [];
-  if (!user) throw problem('not_found');
-  requireMayManage(user.permissions, permissions);
-  if (precondition) {
-    const { name, text, values } = userById([['tenant_id = ?', tenantId]], user.id);
-    precondition(viewOf<UserView>(await query(name, text, values)));
-  }
-  return user;
-}
+/** People, as administrators manage them. */
+export const managedPeople: ManagedKind<ManagedPerson, typeof userView> = {
+  path: '/api/v1/Users',
+  documentation: userDocumentation,
+  view: userView,
+  volatile: volatileUserFields,
+  selectManaged: (tenantId, id) => ({
+    name: 'managed_person',
+    text: managedPerson,
+    values: [tenantId, id],
+  }),
+  byId: (tenantId, id) => userById([['tenant_id = ?', tenantId]], id),
+};
 
 /**
  * Returns the error of the entity that a user shall belong to, also of one that has got the
@@ -75,7 +62,7 @@ export async function findManagedUser(
  * @param user undefined for a new one
  */
 export function errorsOfEntity(
-  user: Pick<ManagedUser, 'entityId' | 'entitySince'> | undefined,
+  user: Pick<Managed, 'entityId' | 'entitySince'> | undefined,
   { id, since, errors }: HeldEntity,
 ): FieldErrors {
   const isOther = since !== null && user?.entityId === id && user.entitySince !== since;
@@ -116,7 +103,7 @@ export async function requireValidUser(
   tenantId: number,
   { Role, Email }: CheckedFields,
   errors: FieldErrors,
-  user?: Pick<ManagedUser, 'id'>,
+  user?: Pick<Managed, 'id'>,
 ): Promise<number> {
   const role = Role === undefined ? undefined : await findRole(query, tenantId, Role);
   if (role) requireMayGrant(role.Permissions, permissions);
@@ -156,7 +143,7 @@ type Fields = z.output<typeof userFields> & { Email?: string | undefined };
 export async function requireReplaceable(
   transaction: PeopleTransaction,
   tenantId: number,
-  user: ManagedUser,
+  user: ManagedPerson,
   fields: CheckedFields,
   errors: FieldErrors,
 ): Promise<number> {
@@ -183,7 +170,7 @@ const confirmed: FieldError = {
  */
 export async function replaceUser(
   transaction: PeopleTransaction,
-  user: ManagedUser,
+  user: ManagedPerson,
   roleId: number,
   change: Fields & { entitySince: string | null },
 ): Promise<void> {
@@ -212,7 +199,7 @@ const updateEmail = `
  */
 export async function correctAddress(
   { query }: PeopleTransaction,
-  { id, email }: ManagedUser,
+  { id, email }: ManagedPerson,
   address: string | undefined,
 ): Promise<boolean> {
   if (address === undefined || address === email) return false;
@@ -237,7 +224,7 @@ const deleteUnconfirmed = `
  */
 export async function takeBack(
   { query }: PeopleTransaction,
-  { id, isConfirmed }: ManagedUser,
+  { id, isConfirmed }: ManagedPerson,
 ): Promise<void> {
   if (isConfirmed) {
     throw problem('wrong_state', {

@@ -4,18 +4,18 @@ import { keyDays } from '../../control/key-lifetime.ts';
 import { controlReads } from '../../control/tenant-queues.ts';
 import { longId, moment } from '../../lib/http/request/fields.ts';
 import { isUuid } from '../../lib/http/request/uuid.ts';
-import { pathId } from '../../lib/http/route.ts';
 import { nothing } from '../../lib/postgres/statement.ts';
 import { fieldProblem, problem } from '../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { readList } from '../../tenancy/lists/read-page.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { requireVerified } from '../auth/verify.ts';
+import { findManagedUser, managedId } from '../people/change-managed-user.ts';
 import { changePeople } from '../people/change-people.ts';
 import { viewOf } from '../people/user-statements.ts';
 import { makeKey, openMadeKey, revokeKey, revokeKeysMadeBy } from './program-keys.ts';
-import { findManagedProgram } from './program-records.ts';
-import { findVisibleProgram, programDocumentation, programsPath } from './program-routes.ts';
+import { managedPrograms } from './program-records.ts';
+import { findVisibleProgram } from './program-routes.ts';
 import {
   type KeyView,
   keyConditions,
@@ -29,6 +29,7 @@ const volatileKeyFields = ['LastUsedAt'];
 
 const dayMs = 24 * 3_600_000;
 
+const { documentation: programDocumentation, path: programsPath } = managedPrograms;
 const path = `${programsPath}/:id/keys`;
 const made = keyView.extend({
   Key: z
@@ -38,8 +39,6 @@ const made = keyView.extend({
 
 /** The keys of programs, for the administrators of a tenant. */
 export function keyRoutes(services: AuthServices): TenantRoute[] {
-  const idOf = (id: string | undefined) => pathId(id, Number.MAX_SAFE_INTEGER);
-
   return [
     defineRoute({
       ...programDocumentation,
@@ -49,7 +48,7 @@ export function keyRoutes(services: AuthServices): TenantRoute[] {
       summary: 'The keys of one Program, without the keys themselves, the newest first',
       response: z.array(keyView),
       handler: async ({ params }, context) => {
-        const program = await findVisibleProgram(services, context, idOf(params.id));
+        const program = await findVisibleProgram(services, context, managedId(params));
         if (!program) throw problem('not_found');
 
         const reads = controlReads(services.control, context);
@@ -71,8 +70,9 @@ export function keyRoutes(services: AuthServices): TenantRoute[] {
       summary: 'One key of one Program, without the key itself',
       response: keyView,
       volatile: volatileKeyFields,
-      handler: async ({ params: { id, keyId = '' } }, context) => {
-        const program = await findVisibleProgram(services, context, idOf(id));
+      handler: async ({ params }, context) => {
+        const { keyId = '' } = params;
+        const program = await findVisibleProgram(services, context, managedId(params));
         const conditions = keyConditions(context.tenant.id, program?.Id ?? 0, keyId.toLowerCase());
         const key =
           program &&
@@ -109,7 +109,12 @@ export function keyRoutes(services: AuthServices): TenantRoute[] {
         const { caller, tenant } = context;
         const expiresAt = expiryOf(body.ExpiresAt, services.tokens.now() * 1_000);
         const rows = await changePeople(services, context, async transaction => {
-          const program = await findManagedProgram(transaction, tenant.id, idOf(params.id));
+          const program = await findManagedUser(
+            managedPrograms,
+            transaction,
+            tenant.id,
+            managedId(params),
+          );
           await requireVerified(transaction.query, caller);
           const request = {
             tenantId: tenant.id,
@@ -133,13 +138,19 @@ export function keyRoutes(services: AuthServices): TenantRoute[] {
       summary: 'Revoke one key of one Program: it is refused from then on',
       volatile: volatileKeyFields,
       takesIfMatch: true,
-      handler: async ({ params: { id, keyId = '' }, precondition }, context) => {
+      handler: async ({ params, precondition }, context) => {
+        const { tenant } = context;
         await changePeople(services, context, async transaction => {
-          const program = await findManagedProgram(transaction, context.tenant.id, idOf(id));
-          const key = keyId.toLowerCase();
+          const program = await findManagedUser(
+            managedPrograms,
+            transaction,
+            tenant.id,
+            managedId(params),
+          );
+          const key = (params.keyId ?? '').toLowerCase();
           if (!isUuid(key)) throw problem('not_found');
 
-          const conditions = keyConditions(context.tenant.id, program.id, key);
+          const conditions = keyConditions(tenant.id, program.id, key);
           await revokeKey(transaction.query, conditions, precondition);
           return nothing;
         });

@@ -1,25 +1,19 @@
 import { addedBy, requireNoFormerBuild } from '../../control/former-builds.ts';
-import type { Precondition } from '../../lib/http/response/representation.ts';
 import { problem } from '../../lib/problems.ts';
-import { requireMayManage } from '../../tenancy/permission-rules.ts';
 import { networkText } from '../../tenancy/program-networks.ts';
 import { noPassword } from '../auth/passwords.ts';
+import type { Managed, ManagedKind } from '../people/change-managed-user.ts';
 import type { HeldEntity, PeopleTransaction } from '../people/change-people.ts';
 import { errorsOfEntity, requireValidUser } from '../people/user-records.ts';
-import { viewOf } from '../people/user-statements.ts';
-import { type ProgramFields, type ProgramView, programById } from './program-table.ts';
+import {
+  type ProgramFields,
+  programById,
+  programView,
+  volatileProgramFields,
+} from './program-table.ts';
 
 /** The maximum number of programs of a tenant: their plain list has no pages. */
 export const maxPrograms = 500;
-
-/** A program that a change is about. */
-export interface ManagedProgram {
-  readonly id: number;
-  readonly permissions: readonly string[];
-  readonly entityId: number | null;
-  /** When the entity was created, in ISO 8601 with microseconds. */
-  readonly entitySince: string | null;
-}
 
 const managedProgram = `
   select u.id::float8 as id, r.permissions, u.entity_id::float8 as "entityId",
@@ -27,31 +21,25 @@ const managedProgram = `
     from users u join roles r on r.id = u.role_id
    where u.tenant_id = $1 and u.id = $2 and u.kind = 'program'`;
 
-/**
- * Returns a program that the caller may manage: who gives away its rights, by a key or in
- * another way, has them.
- * @throws {Problem} `not_found`; `forbidden` when its role has a permission that the caller
- *   lacks; `precondition_failed`
- */
-export async function findManagedProgram(
-  { query, permissions }: PeopleTransaction,
-  tenantId: number,
-  id: number | undefined,
-  precondition?: Precondition,
-): Promise<ManagedProgram> {
-  const [program] = id
-    ? await query<ManagedProgram>('managed_program', managedProgram, [tenantId, id])
-    : [];
-  if (!program) throw problem('not_found');
-
-  requireMayManage(program.permissions, permissions);
-  if (precondition) {
-    const { name, text, values } = programById(tenantId, program.id);
-    precondition(viewOf<ProgramView>(await query(name, text, values)));
-  }
-
-  return program;
-}
+/** Programs, as administrators manage them. */
+export const managedPrograms: ManagedKind<Managed, typeof programView> = {
+  path: '/api/v1/Programs',
+  documentation: {
+    tag: 'Program',
+    description:
+      'A program calls the API with keys of its own, and ends with nobody’s login. It has the ' +
+      'permissions of its role, as a user has. Nobody makes or changes a program, or makes a key ' +
+      'of one, without every permission that it has.',
+  },
+  view: programView,
+  volatile: volatileProgramFields,
+  selectManaged: (tenantId, id) => ({
+    name: 'managed_program',
+    text: managedProgram,
+    values: [tenantId, id],
+  }),
+  byId: programById,
+};
 
 /** The fields of a program of which the contract refuses none. */
 type CheckedProgram = Partial<Pick<ProgramFields, 'Role'>>;
@@ -69,7 +57,7 @@ export async function requireValidProgram(
   { Role }: CheckedProgram,
   entity: HeldEntity,
   errors = {},
-  program?: ManagedProgram,
+  program?: Managed,
 ): Promise<number> {
   const all = { ...errors, ...errorsOfEntity(program, entity) };
 
@@ -119,7 +107,7 @@ const updateProgram = `
 export async function replaceProgram(
   transaction: PeopleTransaction,
   tenantId: number,
-  program: ManagedProgram,
+  program: Managed,
   fields: ProgramFields,
   entity: HeldEntity,
 ): Promise<void> {

@@ -3,14 +3,18 @@ import { queryStatement } from '../../control/database.ts';
 import { controlReads } from '../../control/tenant-queues.ts';
 import { usersVisibleTo } from '../../control/visible-users.ts';
 import { listContract } from '../../lib/http/request/list-parameters/list-contract.ts';
-import { pathId, type RouteInput } from '../../lib/http/route.ts';
-import type { Condition, Statement } from '../../lib/postgres/statement.ts';
+import type { Condition } from '../../lib/postgres/statement.ts';
 import { problem } from '../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { readList } from '../../tenancy/lists/read-page.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
-import { setUserDisabled } from '../auth/set-user-disabled.ts';
+import {
+  changeManagedUser,
+  disablingRoutes,
+  findManagedUser,
+  managedId,
+} from '../people/change-managed-user.ts';
 import {
   changePeople,
   errorsOfPeople,
@@ -20,8 +24,7 @@ import {
 import { viewOf } from '../people/user-statements.ts';
 import {
   addProgram,
-  findManagedProgram,
-  type ManagedProgram,
+  managedPrograms,
   replaceProgram,
   requireValidProgram,
 } from './program-records.ts';
@@ -36,15 +39,7 @@ import {
   volatileProgramFields,
 } from './program-table.ts';
 
-export const programsPath = '/api/v1/Programs';
-/** The documentation of every route of programs. */
-export const programDocumentation = {
-  tag: 'Program',
-  description:
-    'A program calls the API with keys of its own, and ends with nobody’s login. It has the ' +
-    'permissions of its role, as a user has. Nobody makes or changes a program, or makes a key ' +
-    'of one, without every permission that it has.',
-};
+const { documentation: programDocumentation, path: programsPath } = managedPrograms;
 
 const example = {
   Name: 'Nightly import',
@@ -64,56 +59,9 @@ const list = listContract({
   hasTrigrams: false,
 });
 
-type Change = (
-  transaction: PeopleTransaction,
-  program: ManagedProgram,
-  entity: HeldEntity,
-) => Promise<void>;
-
 /** The programs of a tenant, for its administrators. */
 export function programRoutes(services: AuthServices): TenantRoute[] {
   const { control } = services;
-  const idOf = (id: string | undefined) => pathId(id, Number.MAX_SAFE_INTEGER);
-
-  /** Makes a change of the program that the path names, and returns the program. */
-  const changeProgram = async (
-    { params, precondition }: Pick<RouteInput<never>, 'params' | 'precondition'>,
-    context: RequestContext,
-    change: Change,
-    entityId: number | null = null,
-  ): Promise<ProgramView | undefined> => {
-    const tenantId = context.tenant.id;
-    const changeFound = async (
-      transaction: PeopleTransaction,
-      entity: HeldEntity,
-    ): Promise<Statement> => {
-      const id = idOf(params.id);
-      const program = await findManagedProgram(transaction, tenantId, id, precondition);
-      await change(transaction, program, entity);
-
-      return programById(tenantId, program.id);
-    };
-
-    return viewOf<ProgramView>(await changePeople(services, context, changeFound, entityId));
-  };
-
-  const disabling = (action: 'disable' | 'enable', summary: string): TenantRoute =>
-    defineRoute({
-      ...programDocumentation,
-      method: 'POST',
-      path: `${programsPath}/:id/${action}`,
-      access: 'users.manage',
-      summary,
-      response: programView,
-      hasTag: true,
-      volatile: volatileProgramFields,
-      takesIdempotencyKey: true,
-      problems: ['wrong_state'],
-      handler: (input, context) =>
-        changeProgram(input, context, ({ query }, { id }) =>
-          setUserDisabled(query, id, action === 'disable'),
-        ),
-    });
 
   return [
     defineRoute({
@@ -150,7 +98,7 @@ export function programRoutes(services: AuthServices): TenantRoute[] {
       response: programView,
       volatile: volatileProgramFields,
       handler: async ({ params }, { caller, tenant }) => {
-        const program = await findVisibleProgram(services, { caller, tenant }, idOf(params.id));
+        const program = await findVisibleProgram(services, { caller, tenant }, managedId(params));
         if (!program) throw problem('not_found');
         return program;
       },
@@ -207,9 +155,11 @@ export function programRoutes(services: AuthServices): TenantRoute[] {
       takesIfMatch: true,
       problems: ['wrong_state'],
       handler: (input, context) =>
-        changeProgram(
-          input,
+        changeManagedUser(
+          managedPrograms,
+          services,
           context,
+          input,
           (transaction, program, entity) =>
             replaceProgram(transaction, context.tenant.id, program, input.body, entity),
           input.body.EntityId,
@@ -217,7 +167,12 @@ export function programRoutes(services: AuthServices): TenantRoute[] {
       checkValid: ({ body, errors, params }, context) => {
         const tenantId = context.tenant.id;
         const check = async (transaction: PeopleTransaction, entity: HeldEntity): Promise<void> => {
-          const program = await findManagedProgram(transaction, tenantId, idOf(params.id));
+          const program = await findManagedUser(
+            managedPrograms,
+            transaction,
+            tenantId,
+            managedId(params),
+          );
           await requireValidProgram(transaction, tenantId, body, entity, errors, program);
         };
 
@@ -225,8 +180,10 @@ export function programRoutes(services: AuthServices): TenantRoute[] {
       },
     }),
 
-    disabling('disable', 'Refuse the keys of one Program'),
-    disabling('enable', 'Accept the keys of one disabled Program again'),
+    ...disablingRoutes(managedPrograms, services, {
+      disable: 'Refuse the keys of one Program',
+      enable: 'Accept the keys of one disabled Program again',
+    }),
   ];
 }
 

@@ -1,5 +1,6 @@
+import { findManagedUser } from '../../accounts/people/change-managed-user.ts';
 import {
-  findManagedUser,
+  managedPeople,
   replaceUser,
   requireReplaceable,
 } from '../../accounts/people/user-records.ts';
@@ -36,7 +37,7 @@ export async function setUserRole(
 
   return changePeopleOf(installation, tenant, {
     change: async transaction => {
-      const found = await findManagedUser(transaction, tenant.id, user.id);
+      const found = await findManagedUser(managedPeople, transaction, tenant.id, user.id);
       const changed = {
         FirstName: firstName,
         LastName: lastName,
