@@ -9,6 +9,7 @@ import type {
   TenantRecord,
   UserRecord,
 } from '../../control/records.ts';
+import { basicCredentials } from '../../lib/http/request/basic-credentials.ts';
 import { invalidToken } from '../../lib/http/request/bearer-token.ts';
 import { type Problem, problem } from '../../lib/problems.ts';
 import type { HttpContext, HttpMiddleware } from '../../lib/request-state.ts';
@@ -25,6 +26,7 @@ import {
   verifyAccessToken,
 } from './access-token.ts';
 import type { AuthServices } from './auth-services.ts';
+import { findKeyHolder } from './key-holder.ts';
 
 interface AuthenticateServices
   extends Pick<AuthServices, 'directory' | 'tokens' | 'usage' | 'keyUses'> {
@@ -55,14 +57,12 @@ export function authenticate(services: AuthenticateServices): HttpMiddleware {
     if ('legacyToken' in credentials) {
       context.setCaller(await identifyLegacy(ctx, token, credentials.legacyToken, services));
     } else if ('verified' in credentials) {
-      const { verified } = credentials;
-      requireUnexpired(verified.endsAt, tokens);
       // the tenant is active: tokens of other tenants are not stored
-      context.setCaller(admitCaller(ctx, verified.caller, services));
+      context.setCaller(admitCaller(ctx, credentials.verified, services));
     } else if ('programKey' in credentials) {
-      const identified = await identifyProgram(credentials.programKey, tenant, services);
+      const identified = await identifyProgram(ctx, credentials.programKey, services);
       verifiedTokens.add(token, identified);
-      context.setCaller(admitCaller(ctx, identified.caller, services));
+      context.setCaller(admitCaller(ctx, identified, services));
     } else {
       const { header } = credentials;
       const claims = verifyAccessToken(token, header, tenant, tokens);
@@ -73,9 +73,9 @@ export function authenticate(services: AuthenticateServices): HttpMiddleware {
       const identified =
         claims.client_id === undefined
           ? await identify(claims, keyId, tenant, directory)
-          : await identifyByKeyOfToken(claims, keyId, tenant, services);
+          : await identifyByKeyOfToken(ctx, claims, keyId, services);
       verifiedTokens.add(token, identified);
-      context.setCaller(admitCaller(ctx, identified.caller, services));
+      context.setCaller(admitCaller(ctx, identified, services));
     }
 
     await next();
@@ -130,15 +130,15 @@ function grantedBoth(claims: AccessClaims, role: RoleRecord): ReadonlySet<string
  * @throws {Problem} those of `identifyProgram`
  */
 async function identifyByKeyOfToken(
+  ctx: HttpContext,
   claims: AccessClaims,
   keyId: string,
-  tenant: TenantRecord,
   services: Pick<AuthServices, 'directory' | 'tokens'>,
 ): Promise<VerifiedToken> {
   const key = await services.directory.programKey(claims.sid);
-  if (key?.tenantId !== tenant.id) throw invalidToken('program_key');
+  if (!key) throw invalidToken('program_key');
 
-  const identified = await identifyProgram(key, tenant, services);
+  const identified = await identifyProgram(ctx, key, services);
   if (identified.user.guid !== claims.user_guid) throw invalidToken('user');
 
   const endsAt = Math.min(identified.endsAt, endOfToken(claims));
@@ -152,19 +152,20 @@ async function identifyByKeyOfToken(
  * @throws {Problem} `invalid_token`, `token_expired`, `tenant_inactive`
  */
 async function identifyProgram(
+  ctx: HttpContext,
   key: ProgramKeyRecord,
-  tenant: TenantRecord,
-  { directory, tokens }: Pick<AuthServices, 'directory' | 'tokens'>,
+  services: Pick<AuthServices, 'directory' | 'tokens'>,
 ): Promise<VerifiedToken> {
-  if (key.revoked || tenant.isIsolated) throw invalidToken('program_key');
+  const { context, ipAddress } = ctx.state;
+  const { tenant } = context;
+  const holder = await findKeyHolder(key, tenant, ipAddress, services);
+  if (holder === 'tenant' && tenant.status !== 'active') throw problem('tenant_inactive');
+  if (typeof holder === 'string') {
+    throw invalidToken(holder, holder === 'expired' ? 'token_expired' : 'invalid_token');
+  }
+
+  const { user, role } = holder;
   const endsAt = key.expiresAt / 1_000;
-  requireUnexpired(endsAt, tokens);
-  if (tenant.status !== 'active') throw problem('tenant_inactive');
-
-  const found = await findActiveUser(directory, tenant.id, key.userId);
-  if (!found?.user.isProgram) throw invalidToken('user');
-
-  const { user, role } = found;
   const caller = toCaller(user, role, {
     sessionId: '',
     program: { keyName: key.name, networks: parseNetworks(user.networks) },
@@ -177,20 +178,20 @@ async function identifyProgram(
 }
 
 /**
- * Returns the caller of this request. A program is admitted from its networks only, at each
- * request, and its key counts as used.
- * @throws {Problem} `invalid_token`
+ * Returns the caller of this request, while the token has not expired. A program is admitted
+ * from its networks only, at each request, and its key counts as used.
+ * @throws {Problem} `invalid_token`, `token_expired`
  */
 function admitCaller(
   ctx: HttpContext,
-  caller: Caller,
-  { keyUses }: Pick<AuthServices, 'keyUses'>,
+  { caller, endsAt }: VerifiedToken,
+  { keyUses, tokens }: Pick<AuthServices, 'keyUses' | 'tokens'>,
 ): Caller {
   const { program, tokenId } = caller;
-  if (!program) return caller;
-
   const { ipAddress: address } = ctx.state;
-  if (!isAdmitted(program.networks, address)) throw invalidToken('network');
+  if (program && !isAdmitted(program.networks, address)) throw invalidToken('network');
+  requireUnexpired(endsAt, tokens);
+  if (!program) return caller;
 
   keyUses.note(tokenId);
   return { ...caller, program: { ...program, address } };
@@ -335,10 +336,9 @@ async function findClient(
   control: AuthServices['control'],
   authorization: string,
 ): Promise<ApiClient | undefined> {
-  const encoded = /^Basic +([A-Za-z0-9+/=]+) *$/i.exec(authorization)?.[1];
-  const [, id, secret] =
-    /^([^:]*):(.*)$/s.exec(Buffer.from(encoded ?? '', 'base64').toString()) ?? [];
-  if (id === undefined || secret === undefined || !/^[\w-]{1,100}$/.test(id)) return undefined;
+  const { id = '', secret = '' } = basicCredentials(authorization) ?? {};
+  if (!/^[\w-]{1,100}$/.test(id)) return undefined;
+
   const client = await control.em
     .fork()
     .findOne(ApiClient, { id, revokedAt: null }, { populate: ['tenant'] });

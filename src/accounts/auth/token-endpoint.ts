@@ -1,21 +1,15 @@
 import { programKeyName } from '../../control/program-key.ts';
-import type {
-  ProgramKeyRecord,
-  RoleRecord,
-  TenantRecord,
-  UserRecord,
-} from '../../control/records.ts';
 import { accessTokenLifetimeSeconds } from '../../control/token-lifetime.ts';
+import { basicCredentials } from '../../lib/http/request/basic-credentials.ts';
 import { readForm } from '../../lib/http/request/read-form.ts';
 import { problem, type UnauthorizedReason } from '../../lib/problems.ts';
 import type { HttpContext, HttpMiddleware } from '../../lib/request-state.ts';
 import { bindTenant } from '../../tenancy/bind-request.ts';
-import { findActiveUser } from '../../tenancy/caller.ts';
-import { isAdmitted, parseNetworks } from '../../tenancy/program-networks.ts';
 import type { ContextServices } from '../../tenancy/request-context.ts';
 import { signAccessToken } from './access-token.ts';
 import type { AuthServices } from './auth-services.ts';
 import { entityTypeOf } from './issue-tokens.ts';
+import { findKeyHolder, type KeyHolder } from './key-holder.ts';
 
 export const tokenPath = '/api/v1/auth/token';
 
@@ -106,47 +100,40 @@ function readCredentials(
 
 /** Reads `client_secret_basic`: both parts are encoded as in a form before they are joined. */
 function readBasic(authorization: string): Credentials | undefined {
-  const encoded = /^Basic +([A-Za-z0-9+/=]+) *$/i.exec(authorization)?.[1];
-  const [, id, secret] =
-    /^([^:]*):(.*)$/s.exec(Buffer.from(encoded ?? '', 'base64').toString()) ?? [];
-  if (!id || !secret) return undefined;
+  const encoded = basicCredentials(authorization);
+  if (!encoded) return undefined;
 
-  const decode = (text: string): string => new URLSearchParams(`_=${text}`).get('_') ?? '';
-  return { id: decode(id), secret: decode(secret) };
-}
-
-/** The program that gets a token, by one of its keys. */
-interface Holder {
-  readonly tenant: TenantRecord;
-  readonly key: ProgramKeyRecord;
-  readonly user: UserRecord;
-  readonly role: RoleRecord;
+  const decode = (text: string): string => decodeURIComponent(text.replaceAll('+', ' '));
+  try {
+    const { id, secret } = { id: decode(encoded.id), secret: decode(encoded.secret) };
+    return id && secret ? { id, secret } : undefined;
+  } catch {
+    return undefined; // it is not encoded as in a form
+  }
 }
 
 /** @returns the reason why the key would be refused as bearer token, or is not the program's */
 async function findHolder(
   ctx: HttpContext,
   { id, secret }: Credentials,
-  { directory, tokens }: TokenEndpointOptions,
-): Promise<Holder | UnauthorizedReason> {
+  options: TokenEndpointOptions,
+): Promise<KeyHolder | UnauthorizedReason> {
+  const { directory } = options;
   const name = programKeyName(secret);
   const key = name && (await directory.programKey(name));
-  if (!key || key.revoked) return 'program_key';
-  if (key.expiresAt <= tokens.now() * 1_000) return 'expired';
+  if (!key) return 'program_key';
 
   const tenant = await directory.tenant(key.tenantGuid);
-  if (tenant?.status !== 'active' || tenant.isIsolated) return 'tenant';
+  if (!tenant) return 'tenant';
 
-  const found = await findActiveUser(directory, tenant.id, key.userId);
-  if (!found?.user.isProgram || found.user.guid !== id.toLowerCase()) return 'user';
-
-  const isHere = isAdmitted(parseNetworks(found.user.networks), ctx.state.ipAddress);
-  return isHere ? { tenant, key, ...found } : 'network';
+  const holder = await findKeyHolder(key, tenant, ctx.state.ipAddress, options);
+  const isOther = typeof holder !== 'string' && holder.user.guid !== id.toLowerCase();
+  return isOther ? 'user' : holder;
 }
 
 async function issue(
   ctx: HttpContext,
-  { tenant, key, user, role }: Holder,
+  { tenant, key, user, role }: KeyHolder,
   options: TokenEndpointOptions,
 ): Promise<void> {
   const { tokens, keyUses } = options;

@@ -174,6 +174,38 @@ describe('the key of a program as bearer token', () => {
     );
   });
 
+  it('from another network, the plain 401 tells neither that a key has ended, nor of its tenant', async () => {
+    const here = from('10.1.2.3');
+    const elsewhere = from('10.2.2.3');
+    const used = await addProgram(['10.1.0.0/16']);
+    const unused = await addProgram(['10.1.0.0/16']);
+    expect(await codes(used.client, here)).to.deep.equal([200, 200]);
+
+    world.clock.offsetSeconds = 2 * 24 * 3_600;
+    for (const { client } of [used, unused]) {
+      expect(await codes(client, elsewhere)).to.deep.equal(['invalid_token', 'invalid_token']);
+      expect(await codes(client, here)).to.deep.equal(['token_expired', 'token_expired']);
+    }
+    world.clock.offsetSeconds = 0;
+
+    await controlSql(world, `update tenants set status = 'suspended' where id = ?`, [
+      world.acme.id,
+    ]);
+    await eventually(
+      async () => (await codes(used.client, here)).every(each => each === 'tenant_inactive'),
+      announcedMs,
+    );
+    for (const { client } of [used, unused]) {
+      expect(await codes(client, elsewhere)).to.deep.equal(['invalid_token', 'invalid_token']);
+    }
+
+    await controlSql(world, `update tenants set status = 'active' where id = ?`, [world.acme.id]);
+    await eventually(
+      async () => (await codes(used.client, here)).every(each => each === 200),
+      announcedMs,
+    );
+  });
+
   it('a stream of a program ends when its networks no longer have the address of the client, or its key is revoked', async () => {
     for (const change of [
       (id: number) =>

@@ -41,9 +41,11 @@ describe('the token endpoint of OAuth for programs', () => {
     });
     return { status: response.status, headers: response.headers, body: await response.json() };
   };
-  const basic = (id: string, secret: string) => ({
-    Authorization: `Basic ${Buffer.from(`${encodeURIComponent(id)}:${encodeURIComponent(secret)}`).toString('base64')}`,
+  const encoded = (text: string) => ({
+    Authorization: `Basic ${Buffer.from(text).toString('base64')}`,
   });
+  const basic = (id: string, secret: string) =>
+    encoded(`${encodeURIComponent(id)}:${encodeURIComponent(secret)}`);
   const from = (address: string) => ({ 'X-Forwarded-For': address });
   const tokenOf = async ({ guid, key }: { guid: string; key: string }) =>
     (await request({ ...grant, client_id: guid, client_secret: key })).body.access_token as string;
@@ -60,6 +62,10 @@ describe('the token endpoint of OAuth for programs', () => {
 
     for (const response of [
       await request(grant, basic(program.guid, program.key)),
+      await request(
+        grant,
+        encoded(`${program.guid.toUpperCase().replaceAll('-', '%2D')}:${program.key}`),
+      ),
       await request({
         ...grant,
         client_id: program.guid,
@@ -178,6 +184,11 @@ describe('the token endpoint of OAuth for programs', () => {
       await request({ ...grant, client_id: 'nobody', client_secret: program.key }),
       await request(grant, basic(program.guid, 'wrong')),
       await request(grant, { Authorization: `Bearer ${program.key}` }),
+      await request(grant, encoded(`${program.guid}:${program.key}&more`)),
+      await request(grant, encoded(`${program.guid}&more:${program.key}`)),
+      await request(grant, encoded(`${program.guid}:${program.key}%zz`)),
+      await request(grant, encoded(`${program.guid}:${program.key} `)),
+      await request(grant, encoded(program.key)),
       await request(grant),
     ];
     for (const change of [
