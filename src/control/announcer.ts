@@ -70,7 +70,7 @@ export class Announcer {
     const { payloads } = this.#next;
     const isOfResource = payload.startsWith(`${changeTopics.responses}:`);
     if (payloads.size < maxKept || !isOfResource) payloads.add(payload);
-    else payloads.add(payload.split('/', 1)[0] as string);
+    else payloads.add(payload.split('/', 1)[0]!);
   }
 
   /** Never rejects. */

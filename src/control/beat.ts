@@ -247,7 +247,7 @@ export class Beat {
       }
       await client.query(forgetStatement);
       const { rows: others } = await client.query<Others>(othersStatement, [this.process.id]);
-      const joins = hasRoom?.(this.#fleetOf(others[0] as Others)) ?? true;
+      const joins = hasRoom?.(this.#fleetOf(others[0]!)) ?? true;
 
       const sentAt = performance.now();
       const { rows } = joins
@@ -308,7 +308,8 @@ export class Beat {
 
     const client = await this.#connect();
     try {
-      await client.query({ text: emptyStatement, query_timeout: maxRunMs } as pg.QueryConfig);
+      const query = { text: emptyStatement, query_timeout: maxRunMs };
+      await client.query(query);
       client.release();
     } catch (error) {
       client.release(true);
@@ -354,7 +355,7 @@ export class Beat {
       };
       const { rows } = await client.query<BeatRow>(query);
       client.release();
-      return rows[0] as BeatRow;
+      return rows[0]!;
     } catch (error) {
       client.release(true);
       throw error;

@@ -120,10 +120,10 @@ export async function queryStatement<Row extends object = RowValues>(
   const query = { ...statement, types: sentTypes, rowMode: 'array' as const };
   const { fields, rows } = await pool.query<(string | null)[]>(query);
   const jsonRows = new JsonRows(fields, json);
-  return inRows(
+  return inRows<Row>(
     json,
     rows.map(row => ({ json: jsonRows.write(row) })),
-  ) as Row[];
+  );
 }
 
 interface TransactOptions {

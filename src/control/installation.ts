@@ -8,6 +8,7 @@ import { embeddedControlUrl, pathExists } from '../lib/embedded/cluster.ts';
 import { embeddedMasterKey } from '../lib/embedded/master-key.ts';
 import { startEmbeddedPostgres } from '../lib/embedded/postgres.ts';
 import { OperatorError } from '../lib/log/operator-error.ts';
+import { codeOf } from '../lib/narrow.ts';
 import { type Queryable, shareConnection } from '../lib/postgres/shared-connection.ts';
 import { createControlPool } from './control-pool.ts';
 import type { ControlDatabase } from './database.ts';
@@ -171,7 +172,7 @@ async function requireWritableFolder(folder: string): Promise<void> {
     await writeFile(probe, 'x');
     await rm(probe);
   } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
+    const code = codeOf(cause);
     const remedy =
       code === 'ENOSPC' || code === 'EDQUOT'
         ? 'its disk is full: make room, or set DATA_DIR to a folder on another disk'

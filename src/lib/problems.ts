@@ -1,3 +1,4 @@
+import { keysOf } from './narrow.ts';
 import type { FieldErrorCode, FieldErrorParameters, FieldErrors } from './runtime/field-error.ts';
 
 /**
@@ -53,6 +54,9 @@ export const problems = {
 } as const satisfies Record<string, { status: number; title: string }>;
 
 export type ProblemCode = keyof typeof problems;
+
+/** All codes, in the order of their statuses. */
+export const problemCodes = keysOf(problems);
 
 /**
  * The reason why a request got a 401. It is for the operator: the response has only the code.

@@ -1,3 +1,4 @@
+import type {} from 'node:http';
 import type { DefaultContext, Middleware as KoaMiddleware, ParameterizedContext } from 'koa';
 
 /**
@@ -14,3 +15,15 @@ export type HttpContext = ParameterizedContext<RequestState, DefaultContext>;
 
 /** A step of the way of a request. */
 export type HttpMiddleware = KoaMiddleware<RequestState, DefaultContext>;
+
+declare module 'node:http' {
+  /**
+   * The headers that the service reads and the types of Node do not name: Node joins the values
+   * of a repeated one to one text.
+   */
+  interface IncomingHttpHeaders {
+    'idempotency-key'?: string;
+    'last-event-id'?: string;
+    prefer?: string;
+  }
+}

@@ -80,7 +80,7 @@ export function respond(
     const { context, deadline } = ctx.state;
     if (route.deadlineMs !== undefined) extendDuration(ctx, route.deadlineMs);
     const idempotencyKey = idempotencyKeyOf(ctx, route);
-    const strict = prefersStrict(ctx.req.headers.prefer as string | undefined);
+    const strict = prefersStrict(ctx.req.headers.prefer);
     if (strict) ctx.set('Preference-Applied', 'handling=strict');
 
     const body = route.body ? await readInput(ctx, route, route.body, strict) : {};
@@ -127,7 +127,7 @@ export function respond(
  * client has received no event yet, or one that reset the id.
  */
 function lastEventIdOf({ req }: HttpContext): string | undefined {
-  return (req.headers['last-event-id'] as string | undefined) || undefined;
+  return req.headers['last-event-id'] || undefined;
 }
 
 /**
@@ -142,7 +142,7 @@ function idempotencyKeyOf(
 ): string | undefined {
   const key = req.headers['idempotency-key'];
   if (key === undefined || method !== 'POST') return undefined;
-  if (takesIdempotencyKey) return readIdempotencyKey(key as string);
+  if (takesIdempotencyKey) return readIdempotencyKey(key);
   throw problem('invalid_request', {
     detail: 'This endpoint takes no Idempotency-Key: send the request without it.',
   });

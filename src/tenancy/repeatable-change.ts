@@ -15,7 +15,7 @@ const lockNotAvailable = '55P03';
  * control database.
  */
 export interface ChangeTransaction {
-  query(statement: Statement): Promise<RowValues[]>;
+  query<Row extends object = RowValues>(statement: Statement<Row>): Promise<Row[]>;
 }
 
 /**
@@ -57,10 +57,10 @@ export class RepeatableChange {
     this.isReplayed = earlier !== undefined;
 
     if (earlier) {
-      if (!this.#fingerprint.equals(earlier.fingerprint as Buffer)) {
+      if (!this.#fingerprint.equals(earlier.fingerprint)) {
         throw problem('idempotency_key_reused');
       }
-      this.rows = JSON.parse(earlier.rows as string);
+      this.rows = JSON.parse(earlier.rows);
       return nothing;
     }
 
@@ -96,8 +96,11 @@ const lock = {
   name: 'lock_idempotency_key',
   text: 'select pg_advisory_xact_lock(hashtextextended($1, 0))',
 };
+/** The key of an earlier request, with the hash of it, and its rows as JSON. */
+type StoredChange = { readonly fingerprint: Buffer; readonly rows: string };
+
 /** Finds the change that an earlier request of the user has made with a key. */
-const findRepeatable = (userId: number, key: string): Statement => ({
+const findRepeatable = (userId: number, key: string): Statement<StoredChange> => ({
   name: 'find_idempotency_key',
   text: `select fingerprint, rows from idempotency_keys
           where user_id = $1 and key = $2 and created_at > now() - interval '24 hours'`,

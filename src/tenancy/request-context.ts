@@ -148,11 +148,11 @@ export class RequestContext {
    * @param toBody returns a value, or a list as `Representation.ofList` does; may throw the
    *   problem that the rows lead to, such as `not_found`
    */
-  async cached(
+  async cached<Row extends object = RowValues>(
     resource: string,
     key: string,
-    select: () => Statement,
-    toBody: (rows: RowValues[]) => unknown,
+    select: () => Statement<Row>,
+    toBody: (rows: Row[]) => unknown,
   ): Promise<Representation> {
     const { responseCache } = this.#services;
     if (this.origin.bypassCache) return represent(await this.read(select()), toBody);
@@ -183,15 +183,15 @@ export class RequestContext {
    *   its key
    * @returns the rows of the statement
    */
-  async write(
-    change: Statement | Prepare,
+  async write<Row extends RowValues = RowValues>(
+    change: Statement<Row> | Prepare<Row>,
     resource?: string,
     isRepeatable = true,
-  ): Promise<RowValues[]> {
+  ): Promise<Row[]> {
     const database = this.#open();
     const { responseCache } = this.#services;
     const once = isRepeatable ? this.repeatable : undefined;
-    const prepare: Prepare = typeof change === 'function' ? change : async () => change;
+    const prepare: Prepare<Row> = typeof change === 'function' ? change : async () => change;
     const made: Statement | Prepare = once
       ? transaction => once.prepare(transaction, prepare)
       : change;
@@ -206,7 +206,7 @@ export class RequestContext {
     for (let attempt = 1; ; attempt++) {
       try {
         const rows = await responseCache.changing(this.tenant, resource, make);
-        return once ? once.rows : rows;
+        return (once ? once.rows : rows) as Row[];
       } catch (error) {
         if (once && isOutcomeUnknown(error)) throw problem('unavailable', { cause: error });
         if (attempt === maxAttempts || !retryable.has(sqlState(error) ?? '')) throw error;

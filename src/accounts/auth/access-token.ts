@@ -2,8 +2,9 @@ import { type KeyObject, randomUUID } from 'node:crypto';
 import jwt from 'jsonwebtoken';
 import type { TenantRecord } from '../../control/records.ts';
 import { accessTokenLifetimeSeconds, clockSkewSeconds } from '../../control/token-lifetime.ts';
-import { invalidToken, isObject, type ParsedToken } from '../../lib/http/request/bearer-token.ts';
+import { invalidToken, type ParsedToken } from '../../lib/http/request/bearer-token.ts';
 import { isUuid } from '../../lib/http/request/uuid.ts';
+import { isInteger, isObject } from '../../lib/narrow.ts';
 import { problem } from '../../lib/problems.ts';
 
 /** The claims of an access token whose signature was verified. */
@@ -162,17 +163,17 @@ function parseClaims(
     (client_id === undefined || client_id === user_guid) &&
     typeof jti === 'string' &&
     isUuid(sid) &&
-    Number.isSafeInteger(iat) &&
-    Number.isSafeInteger(exp) &&
-    (nbf === undefined || Number.isSafeInteger(nbf)) &&
-    (exp as number) > (iat as number) &&
-    (exp as number) - (iat as number) <= accessTokenLifetimeSeconds + clockSkewSeconds;
+    isInteger(iat) &&
+    isInteger(exp) &&
+    (nbf === undefined || isInteger(nbf)) &&
+    exp > iat &&
+    exp - iat <= accessTokenLifetimeSeconds + clockSkewSeconds;
   if (!valid) throw invalidToken('claims');
 
-  if ((iat as number) > latestStart || ((nbf ?? 0) as number) > latestStart) {
+  if (iat > latestStart || (nbf ?? 0) > latestStart) {
     throw invalidToken('not_yet_valid');
   }
-  requireUnexpired(endOfToken({ exp: exp as number }), settings);
+  requireUnexpired(endOfToken({ exp }), settings);
 
   return {
     user_guid,
@@ -186,6 +187,6 @@ function parseClaims(
     sid,
     client_id: client_id === undefined ? undefined : user_guid,
     jti,
-    exp: exp as number,
+    exp,
   };
 }

@@ -28,7 +28,7 @@ const credentials = z.object({
  * limit; '' when there is none.
  */
 export function loginAccount(body: object): string {
-  const email = credentials.shape.email.safeParse((body as { email?: unknown }).email);
+  const email = credentials.shape.email.safeParse('email' in body ? body.email : undefined);
   return email.success ? email.data : '';
 }
 

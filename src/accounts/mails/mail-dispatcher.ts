@@ -6,6 +6,7 @@ import type { TenantRecord } from '../../control/records.ts';
 import type { Config } from '../../lib/config/config.ts';
 import type { Rate } from '../../lib/http/steps/rate-limit/sliding-window.ts';
 import { describeError } from '../../lib/log/describe-error.ts';
+import { errorFact } from '../../lib/narrow.ts';
 import { atMost } from '../../lib/runtime/within.ts';
 import { type ComposeServices, composeMail } from './compose-mail.ts';
 import { findRecipient } from './find-recipient.ts';
@@ -184,7 +185,7 @@ export class MailDispatcher {
     } catch (error) {
       // The reply of a mail server is certain. Without one, it may have accepted all of the
       // text.
-      const hasReply = (error as { responseCode?: number }).responseCode !== undefined;
+      const hasReply = errorFact(error, 'responseCode') !== undefined;
       const mayHaveArrived = mail.mayHaveArrived || (isHandedOver && !hasReply);
       if (stopping.aborted) return this.#queue.giveBack(mail, mayHaveArrived);
       return this.#fail({ ...mail, mayHaveArrived }, begun, error);

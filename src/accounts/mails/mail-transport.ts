@@ -7,6 +7,7 @@ import { PassThrough } from 'node:stream';
 import type { Transporter } from 'nodemailer';
 import type { Logger } from 'pino';
 import type { Config } from '../../lib/config/config.ts';
+import { asError } from '../../lib/narrow.ts';
 import { isLocal } from '../../lib/postgres/unverified-host.ts';
 
 export interface Message {
@@ -130,7 +131,7 @@ export class SmtpTransport implements MailTransport {
       if (tooSlow.signal.aborted) {
         throw Object.assign(new Error('no answer in time'), { code: 'ETIMEDOUT' });
       }
-      throw this.#withoutLogin(error as Error);
+      throw this.#withoutLogin(asError(error));
     } finally {
       clearTimeout(timer);
     }

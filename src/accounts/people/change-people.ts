@@ -8,6 +8,7 @@ import {
 import { hasManager } from '../../control/managers.ts';
 import { tryLockPeople } from '../../control/people-lock.ts';
 import { runInQueue } from '../../control/tenant-queues.ts';
+import { errorFact, isInteger } from '../../lib/narrow.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
 import { nothing, type RowValues, type Statement } from '../../lib/postgres/statement.ts';
 import { isOutcomeUnknown, type Problem, problem, thrownErrors } from '../../lib/problems.ts';
@@ -103,19 +104,22 @@ export async function changePeople(
  * Returns all errors of a change of users or roles whose body the contract refuses; changes
  * nothing.
  * @param check throws the problem that names them
+ * @param entityId the field of the body, undefined if it is not valid
  */
 export function errorsOfPeople(
   services: Pick<AuthServices, 'control' | 'peopleLimits'>,
   context: RequestContext,
   check: (transaction: PeopleTransaction, entity: HeldEntity) => Promise<unknown>,
-  entityId?: number | null,
+  entityId?: unknown,
 ): Promise<FieldErrors> {
   const checkOnly = async (transaction: PeopleTransaction, entity: HeldEntity): Promise<never> => {
     await check(transaction, entity);
     throw problem('validation_failed', { errors: entity.errors });
   };
 
-  return thrownErrors(() => changePeople(services, context, checkOnly, entityId));
+  return thrownErrors(() =>
+    changePeople(services, context, checkOnly, isInteger(entityId) ? entityId : undefined),
+  );
 }
 
 /**
@@ -134,7 +138,7 @@ async function withEntity(
     const [found] = await transaction.query({ ...lockEntity, values: [id] });
     rows = await changeWith({
       id,
-      since: (found?.since as string | undefined) ?? null,
+      since: found?.since ?? null,
       errors: found ? {} : { EntityId: [noEntity] },
     });
     return nothing;
@@ -149,7 +153,7 @@ async function withEntity(
 }
 
 const noEntity: FieldError = { message: 'is not an entity', code: 'unknown_reference' };
-const lockEntity = {
+const lockEntity: Omit<Statement<{ since: string }>, 'values'> = {
   name: 'lock_entity',
   text: `select to_json(created_at) #>> '{}' as since from entities where id = $1 for key share`,
 };
@@ -166,7 +170,7 @@ const uniqueFields: Readonly<Record<string, string>> = {
  * of the people: a registration adds a user.
  */
 function takenProblem(cause: unknown): Problem {
-  const field = uniqueFields[(cause as { constraint?: string }).constraint ?? ''];
+  const field = uniqueFields[String(errorFact(cause, 'constraint'))];
   if (!field) return problem('duplicate', { cause });
 
   return problem('duplicate', {
@@ -187,7 +191,8 @@ async function attempt(
     if (!(await tryLockPeople(query, context.tenant.id))) return undefined;
     await setActor(query, context.actor);
 
-    const run = ({ name, text, values }: Statement) => query<RowValues>(name, text, values);
+    const run = <Row extends object = RowValues>({ name, text, values }: Statement<Row>) =>
+      query<Row>(name, text, values);
     const changeChecked = async (): Promise<Statement> => {
       const permissions = await requireManager(query, context);
       const wasManaged = context.caller.program && (await hasManager(query, context.tenant.id));

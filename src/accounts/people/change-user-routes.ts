@@ -112,7 +112,7 @@ export function changeUserRoutes(services: AuthServices): TenantRoute[] {
           const all = { ...errors, ...errorsOfEntity(user, entity) };
           await requireReplaceable(transaction, tenantId, user, body, all);
         };
-        return errorsOfPeople(services, context, check, body.EntityId as number | undefined);
+        return errorsOfPeople(services, context, check, body.EntityId);
       },
     }),
     defineRoute({
@@ -217,7 +217,7 @@ export function inviteRoute(services: AuthServices): TenantRoute {
         context,
         (transaction, entity) =>
           requireInvitable(transaction, context.tenant.id, body, entity, errors),
-        body.EntityId as number | undefined,
+        body.EntityId,
       ),
   });
 }

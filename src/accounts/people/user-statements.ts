@@ -125,7 +125,7 @@ export function userById(conditions: readonly Condition[], id: number): Statemen
 
 /** Parses the record of a statement that selects it as JSON; undefined when there is none. */
 export function viewOf<View>([row]: readonly RowValues[]): View | undefined {
-  return row && (JSON.parse(row.json as string) as View);
+  return row && JSON.parse(String(row.json));
 }
 
 /** The fields of a role that administrators decide. */

@@ -98,8 +98,8 @@ export function openMadeKey(
   [row]: readonly RowValues[],
   secrets: SecretBox,
 ): KeyView & { Key: string } {
-  const view = JSON.parse(row?.json as string) as KeyView;
-  const sealed = Buffer.from(row?.sealed as string, 'base64');
+  const view: KeyView = JSON.parse(String(row?.json));
+  const sealed = Buffer.from(String(row?.sealed), 'base64');
   try {
     return { ...view, Key: secrets.open(sealed, owners.programKey(view.Id)).toString() };
   } catch (cause) {

@@ -137,7 +137,7 @@ export function programRoutes(services: AuthServices): TenantRoute[] {
           context,
           (transaction, entity) =>
             requireValidProgram(transaction, context.tenant.id, body, entity, errors),
-          body.EntityId as number | undefined,
+          body.EntityId,
         ),
     }),
 
@@ -176,7 +176,7 @@ export function programRoutes(services: AuthServices): TenantRoute[] {
           await requireValidProgram(transaction, tenantId, body, entity, errors, program);
         };
 
-        return errorsOfPeople(services, context, check, body.EntityId as number | undefined);
+        return errorsOfPeople(services, context, check, body.EntityId);
       },
     }),
 

@@ -119,14 +119,14 @@ function itemsOf(text: string): string[] {
     .filter(Boolean);
 }
 
-const secondsOf = { s: 1, m: 60, h: 3_600 };
+const secondsOf: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600 };
 
 /** A number of requests in a time: `5/15m`. */
 export const rate = z.string().transform((text, context) => {
-  const [, max, n, unit] = /^([1-9]\d{0,6})\/([1-9]\d{0,3})([smh])$/.exec(text) ?? [];
-  if (max && n) {
-    return { max: Number(max), windowMs: Number(n) * secondsOf[unit as 's' | 'm' | 'h'] * 1_000 };
-  }
+  const [, max, n, unit = ''] = /^([1-9]\d{0,6})\/([1-9]\d{0,3})([smh])$/.exec(text) ?? [];
+  const seconds = secondsOf[unit];
+  if (max && n && seconds) return { max: Number(max), windowMs: Number(n) * seconds * 1_000 };
+
   context.addIssue('must be a number of requests and a time, such as 500/60s, 5/15m or 100/1h');
   return z.NEVER;
 });
@@ -189,10 +189,14 @@ export const forwardedHeader = z
   .transform(text => text.toLowerCase())
   .pipe(z.enum(['x-forwarded-for', 'forwarded'], 'must be one of X-Forwarded-For, Forwarded'));
 
+const msOf: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000 };
+
 /** A duration such as 500ms, 5s or 2m, as milliseconds. */
 export const duration = z.string().transform((text, context) => {
-  const [, n, unit] = /^(\d{1,6})(ms|s|m)$/.exec(text) ?? [];
-  if (n) return Number(n) * { ms: 1, s: 1_000, m: 60_000 }[unit as 'ms' | 's' | 'm'];
+  const [, n, unit = ''] = /^(\d{1,6})(ms|s|m)$/.exec(text) ?? [];
+  const ms = msOf[unit];
+  if (n && ms) return Number(n) * ms;
+
   context.addIssue('must be a duration such as 500ms, 5s or 2m');
   return z.NEVER;
 });
@@ -247,8 +251,13 @@ export interface Retention {
   readonly months: number;
 }
 
-const periods = { h: 'hours', d: 'days', w: 'weeks', m: 'months' } as const;
-const hoursOf = { h: 1, d: 24, w: 7 * 24 } as const;
+const periods: Readonly<Record<string, Exclude<keyof Retention, 'allMs'>>> = {
+  h: 'hours',
+  d: 'days',
+  w: 'weeks',
+  m: 'months',
+};
+const hoursOf: Readonly<Record<string, number>> = { h: 1, d: 24, w: 7 * 24 };
 
 /**
  * A time for which every archive is kept, and numbers of periods: `all:6h,48h,14d,8w,12m`; or
@@ -258,13 +267,15 @@ export const retention = z.string().transform((text, context): Retention => {
   const kept = { allMs: 0, hours: 0, days: 0, weeks: 0, months: 0 };
 
   const areRight = itemsOf(text).map(item => {
-    const [, all, number, unit] = /^(?:(all)|(?:all:)?(\d{1,4})([hdwm]))$/.exec(item) ?? [];
+    const [, all, number, unit = ''] = /^(?:(all)|(?:all:)?(\d{1,4})([hdwm]))$/.exec(item) ?? [];
+    const isAll = item.startsWith('all:');
+    const [hours, period] = [hoursOf[unit], periods[unit]];
     if (all) {
       kept.allMs = Number.POSITIVE_INFINITY;
-    } else if (item.startsWith('all:') && unit && unit !== 'm') {
-      kept.allMs = Number(number) * hoursOf[unit as keyof typeof hoursOf] * 3_600_000;
-    } else if (unit && !item.startsWith('all:')) {
-      kept[periods[unit as keyof typeof periods]] = Number(number);
+    } else if (isAll && hours) {
+      kept.allMs = Number(number) * hours * 3_600_000;
+    } else if (period && !isAll) {
+      kept[period] = Number(number);
     } else {
       return false;
     }

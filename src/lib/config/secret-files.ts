@@ -1,4 +1,5 @@
 import { readFileSync, statSync } from 'node:fs';
+import { codeOf } from '../narrow.ts';
 import { cleanText } from './clean-text.ts';
 import { projectPath } from './project-path.ts';
 
@@ -57,7 +58,7 @@ export function readSecretFiles(set: Variables): {
       values[name] = cleanText(text);
       if (values[name] === '') errors.push(`${name}_FILE names ${path}, which is empty`);
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
+      const code = codeOf(error);
       // A path that leads to no file may be the secret itself, given in the place of a path.
       const file = code === 'EACCES' ? `${path}, which` : 'a file that';
       errors.push(`${name}_FILE names ${file} cannot be read (${code})`);

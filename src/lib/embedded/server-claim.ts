@@ -4,6 +4,7 @@ import { mkdir, open, readdir, readFile, rename, rm, statfs } from 'node:fs/prom
 import { createConnection, createServer, type Server } from 'node:net';
 import { join, relative } from 'node:path';
 import { OperatorError } from '../log/operator-error.ts';
+import { codeOf } from '../narrow.ts';
 import { descriptorOf } from '../seams/server-descriptor.ts';
 import { pathExists } from './cluster.ts';
 import { isServedInSight, pidFile, seesAllProcesses } from './pid-file.ts';
@@ -150,7 +151,7 @@ async function stateOf(folder: string, name: string): Promise<SocketState> {
       await once(socket, 'connect');
       return 'living';
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
+      const code = codeOf(error);
       if (code === 'ECONNREFUSED') return 'dead';
       return code === 'ENOENT' ? 'gone' : 'living';
     } finally {
@@ -172,7 +173,7 @@ async function listenAs(folder: string, name: string): Promise<Server> {
     return server;
   } catch (cause) {
     server.close();
-    const { code } = cause as NodeJS.ErrnoException;
+    const code = codeOf(cause);
     throw new OperatorError(
       `DATA_DIR cannot have the socket that guards its PostgreSQL (${code}): set it to a folder on a local disk, or ` +
         'set DATABASE_URL',

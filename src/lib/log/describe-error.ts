@@ -1,3 +1,4 @@
+import { errorFact } from '../narrow.ts';
 import { sqlState } from '../postgres/database-error.ts';
 
 /**
@@ -20,13 +21,15 @@ export function describeError(error: unknown): object | undefined {
     return { type: error.name, code, message, stack, cause: describeError(error.cause) };
   }
 
-  const { constraint, table, routine, severity } = error as {
-    constraint?: string;
-    table?: string;
-    routine?: string;
-    severity?: string;
+  return {
+    type: error.name,
+    code,
+    constraint: errorFact(error, 'constraint'),
+    table: errorFact(error, 'table'),
+    routine: errorFact(error, 'routine'),
+    severity: errorFact(error, 'severity'),
+    stack,
   };
-  return { type: error.name, code, constraint, table, routine, severity, stack };
 }
 
 /**

@@ -1,4 +1,5 @@
 import { writeSync } from 'node:fs';
+import { codeOf } from '../narrow.ts';
 
 const flushBytes = 4_096;
 /**
@@ -57,7 +58,7 @@ export function createLogOutput(reportDropped: (lines: number) => void) {
       while (rest.length > 0) rest = rest.subarray(writeSync(1, rest, 0, atomicLength(rest)));
       return undefined;
     } catch (error) {
-      return (error as NodeJS.ErrnoException).code ?? 'unknown'; // EAGAIN, ENOSPC, EPIPE …
+      return codeOf(error) ?? 'unknown'; // EAGAIN, ENOSPC, EPIPE …
     }
   };
   const flush = (): void => {

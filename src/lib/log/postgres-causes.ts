@@ -1,3 +1,4 @@
+import { asError, errorFact } from '../narrow.ts';
 import { sqlState } from '../postgres/database-error.ts';
 
 /** The meaning of a code, and the next step of the operator. */
@@ -289,7 +290,7 @@ export function connectFailure(error: unknown): string | undefined {
   const code = sqlState(error) ?? '';
   const cause = serverCausesByCode.get(code)?.cause;
   if (named.has(code)) return `${cause}: ${messageOf(error)}`;
-  if (code === 'TLS_FILE') return (error as Error).message; // names the file
+  if (code === 'TLS_FILE') return asError(error).message; // names the file
 
   return cause;
 }
@@ -302,9 +303,12 @@ const named = new Set([insufficientPrivilege, '28000', '53300']);
 
 /** Returns the sentence of PostgreSQL. */
 function messageOf(error: unknown): string {
-  const { message, detail } = error as { message: string; detail?: string };
+  const { message } = asError(error);
+  const detail = errorFact(error, 'detail');
 
-  return detail ? `${message} (${detail.replace(/\.$/, '')})` : message;
+  return typeof detail === 'string' && detail
+    ? `${message} (${detail.replace(/\.$/, '')})`
+    : message;
 }
 
 /**

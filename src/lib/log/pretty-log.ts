@@ -18,7 +18,7 @@ const hidden = ['level', 'time', 'pid', 'hostname', 'msg', 'method', 'route', 's
 export function prettyLine(line: string): string {
   let fields: Fields;
   try {
-    fields = JSON.parse(line) as Fields;
+    fields = JSON.parse(line);
   } catch {
     return line;
   }

@@ -44,7 +44,7 @@ function bindValues(platform: Platform, sql: string, params: readonly unknown[])
     return text.replace(/\\\?|\?\??/g, placeholder => {
       if (placeholder === '\\?') return '?';
       const value = textParams[next++];
-      if (placeholder === '??') return platform.quoteIdentifier(value as string);
+      if (placeholder === '??') return platform.quoteIdentifier(String(value));
       if (isRaw(value)) return format(value.sql, value.params);
       if (typeof value === 'string' || ArrayBuffer.isView(value)) return `$${values.push(value)}`;
       return platform.quoteValue(value);

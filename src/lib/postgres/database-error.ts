@@ -1,3 +1,4 @@
+import { errorFact } from '../narrow.ts';
 import { type Problem, problem } from '../problems.ts';
 
 /** A connection could not be acquired, for a reason that did not come from PostgreSQL. */
@@ -31,7 +32,7 @@ const notifyFullState = 'NOTIFY_FULL';
 export function sqlState(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
 
-  const { code, routine } = error as { code?: unknown; routine?: unknown };
+  const code = errorFact(error, 'code');
   // A pooler has one code for all refusals of the server.
   if (code === '08P01' && /^(database ".*" does not exist|no such database)/.test(error.message)) {
     return '3D000';
@@ -40,7 +41,9 @@ export function sqlState(error: unknown): string | undefined {
     return '28P01';
   }
   // PostgreSQL has one code for this and for a value that is too long for an index.
-  if (code === '54000' && routine === 'PreCommit_Notify') return notifyFullState;
+  if (code === '54000' && errorFact(error, 'routine') === 'PreCommit_Notify') {
+    return notifyFullState;
+  }
   if (typeof code === 'string') return isOfUnixSocket(error) ? `SOCKET_${code}` : code;
   // These failures of `pg` carry no code.
   if (/timeout exceeded when trying to connect/.test(error.message)) return 'POOL_TIMEOUT';
@@ -62,8 +65,11 @@ export function sqlState(error: unknown): string | undefined {
  * of the socket is not there while the server is stopped (`ENOENT`).
  */
 function isOfUnixSocket(error: Error): boolean {
-  const { syscall, address, port } = error as { syscall?: string; address?: string; port?: number };
-  return syscall === 'connect' && address !== undefined && port === undefined;
+  return (
+    errorFact(error, 'syscall') === 'connect' &&
+    errorFact(error, 'address') !== undefined &&
+    errorFact(error, 'port') === undefined
+  );
 }
 
 /**
@@ -89,7 +95,8 @@ export function isNotifyFull(error: unknown): boolean {
  * another key had sealed; undefined for every other error.
  */
 export function otherKeyDetail(error: unknown): string | undefined {
-  return sqlState(error) === otherKeyState ? (error as { detail?: string }).detail : undefined;
+  const detail = errorFact(error, 'detail');
+  return sqlState(error) === otherKeyState && typeof detail === 'string' ? detail : undefined;
 }
 
 /**

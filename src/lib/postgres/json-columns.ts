@@ -79,20 +79,24 @@ export class JsonRows {
   write(columns: readonly (string | null)[]): string {
     let json = '';
     for (let index = 0; index < columns.length; index++) {
-      const text = columns[index] as string | null;
-      json += this.#labels[index] as string;
-      json += text === null ? 'null' : (this.#writers[index] as JsonWriter)(text);
+      const text = columns[index];
+      json += this.#labels[index]!;
+      json += typeof text === 'string' ? this.#writers[index]!(text) : 'null';
     }
     return `${json}}`;
   }
 }
 
-/** A row of a statement with a format, or of values. */
-type Row = Record<string, unknown>;
-
-/** Joins the records of a statement whose rows are one. */
-export function inRows(format: JsonFormat | undefined, records: Row[]): Row[] {
-  return format?.isOneRow ? [{ json: records.map(({ json }) => json).join(',') }] : records;
+/**
+ * Joins the records of a statement whose rows are one.
+ * @returns the rows, of the type that the statement says its text returns
+ */
+export function inRows<Row extends object>(
+  format: JsonFormat | undefined,
+  records: Record<string, unknown>[],
+): Row[] {
+  const rows = format?.isOneRow ? [{ json: records.map(({ json }) => json).join(',') }] : records;
+  return rows as Row[];
 }
 
 function writerOf({ name, dataTypeID }: Column): JsonWriter {

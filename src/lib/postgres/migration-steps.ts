@@ -39,10 +39,9 @@ export async function loadMigrations(folder: MigrationFolder): Promise<LoadedMig
   const [names, digests] = await Promise.all([migrationNames(folder), pageDigests(folder)]);
   return Promise.all(
     names.map(async name => {
-      const module = (await import(new URL(`${name}.ts`, folderUrl(folder)).href)) as Record<
-        string,
-        MigrationClass
-      >;
+      const module: Record<string, MigrationClass> = await import(
+        new URL(`${name}.ts`, folderUrl(folder)).href
+      );
       const [migration] = Object.values(module);
       if (!migration) throw new Error(`migrations/${folder}/${name}.ts exports no migration`);
 

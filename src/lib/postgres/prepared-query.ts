@@ -1,4 +1,5 @@
 import pg from 'pg';
+import { asError } from '../narrow.ts';
 import { OwnQuery, type QueryCallback } from '../seams/own-query.ts';
 import { type Column, inRows, type JsonFormat, JsonRows } from './json-columns.ts';
 import type { RowValues, Statement } from './statement.ts';
@@ -44,8 +45,10 @@ export class DescribedStatements {
 
   /** Returns a view of the connection that does not ask the server for a description. */
   undescribing(connection: object): object {
-    this.#undescribing ??= Object.create(connection, { describe: { value: () => {} } }) as object;
-    return this.#undescribing;
+    const view: object =
+      this.#undescribing ?? Object.create(connection, { describe: { value: () => {} } });
+    this.#undescribing = view;
+    return view;
   }
 }
 
@@ -85,7 +88,7 @@ export class PreparedQuery<Row extends object> extends OwnQuery<Row> {
     try {
       this.#format = this.#described.describe(this.#statement, fields);
     } catch (error) {
-      this.#error = error as Error;
+      this.#error = asError(error);
     }
   }
 
@@ -101,12 +104,12 @@ export class PreparedQuery<Row extends object> extends OwnQuery<Row> {
 
       const row: RowValues = { ...empty };
       for (let index = 0; index < fields.length; index++) {
-        const text = fields[index] as string | null;
-        if (text !== null) row[names[index] as string] = (parsers[index] as Parse)(text);
+        const text = fields[index];
+        if (typeof text === 'string') row[names[index]!] = parsers[index]!(text);
       }
       this.#records.push(row);
     } catch (error) {
-      this.#error = error as Error;
+      this.#error = asError(error);
     }
   }
 
@@ -114,6 +117,6 @@ export class PreparedQuery<Row extends object> extends OwnQuery<Row> {
 
   handleReadyForQuery(connection: object): void {
     if (this.#error) this.handleError(this.#error, connection);
-    else this.callback(null, inRows(this.#statement.json, this.#records) as Row[]);
+    else this.callback(null, inRows<Row>(this.#statement.json, this.#records));
   }
 }

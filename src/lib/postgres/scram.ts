@@ -67,7 +67,7 @@ export function scramProof(
   const withoutProof = `c=biws,r=${nonce}`;
   const message = `n=*,r=${clientNonce},${serverFirst},${withoutProof}`;
   const signature = hmac(storedKey, message);
-  const proof = clientKey.map((byte, index) => byte ^ (signature[index] as number));
+  const proof = clientKey.map((byte, index) => byte ^ signature[index]!);
 
   return {
     response: `${withoutProof},p=${Buffer.from(proof).toString('base64')}`,

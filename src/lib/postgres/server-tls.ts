@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { ConnectionOptions } from 'node:tls';
 import type { PostgresUrl } from '../config/postgres-url.ts';
 import { projectPath } from '../config/project-path.ts';
+import { codeOf } from '../narrow.ts';
 import { PoolError } from './database-error.ts';
 
 /**
@@ -40,7 +41,7 @@ function readFile(parameter: string, path: string): string {
   try {
     return readFileSync(whole, 'utf8');
   } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
+    const code = codeOf(cause);
     const text = `its URL names ${shownPath(whole)} as ${parameter}, which cannot be read (${code})`;
     throw Object.assign(new PoolError('TLS_FILE', text), { cause });
   }

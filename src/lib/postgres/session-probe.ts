@@ -40,7 +40,7 @@ export async function requireOwnSession(url: string): Promise<void> {
  * @param url of the second connection
  */
 export async function requireOwnSessionOf(first: pg.Client, url: string): Promise<void> {
-  if ((await backendOf(first)) === (first as { processID?: number }).processID) return;
+  if ('processID' in first && (await backendOf(first)) === first.processID) return;
 
   const compare = async (second: pg.Client): Promise<void> => {
     const backends = new Set([await backendOf(first)]);

@@ -1,3 +1,5 @@
+import type { EntityClass } from '@mikro-orm/postgresql';
+import type { z } from 'zod';
 import { entityTypes } from './column-types.ts';
 import { type JsonFormat, oneRow, rowPerRecord } from './json-columns.ts';
 import { continuations, type KeysetKey } from './keyset.ts';
@@ -60,9 +62,17 @@ export interface ListedRecord extends JsonRow {
   readonly keys: readonly (string | null)[];
 }
 
-/** Builds the statements that read one table. */
-export class TableReads extends TableColumns {
-  select(conditions: Conditions): Statement {
+/**
+ * Builds the statements that read one table. The rows of `select` are what a response with the
+ * view has before its contract.
+ */
+export class TableReads<View extends z.ZodObject = z.ZodObject> extends TableColumns {
+  /** @throws when `entity` is not an entity of MikroORM */
+  constructor(entity: EntityClass<object>, view: View) {
+    super(entity, view);
+  }
+
+  select(conditions: Conditions): Statement<z.input<View>> {
     const values: unknown[] = [];
     return preparedStatement(this.#selectText(this.fields, conditions, {}, values), values);
   }
@@ -96,10 +106,10 @@ export class TableReads extends TableColumns {
   }
 
   /** Selects the record with a key: a row with the column `json`, as of `selectJson`. */
-  selectRecord(conditions: Conditions): Statement {
+  selectRecord(conditions: Conditions): Statement<JsonRow> {
     const values: unknown[] = [];
     const text = this.#selectText(this.plainFields, conditions, {}, values);
-    return { ...preparedStatement(text, values), json: rowPerRecord, isShort: true };
+    return { ...preparedStatement<JsonRow>(text, values), json: rowPerRecord, isShort: true };
   }
 
   /**

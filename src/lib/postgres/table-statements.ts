@@ -1,3 +1,4 @@
+import type { z } from 'zod';
 import {
   type Condition,
   type Conditions,
@@ -17,7 +18,7 @@ interface Insert {
  * Builds the SQL statements of one table. They return records as the API sends them: exactly
  * the fields of a view, in its order. The records are sent without becoming entities.
  */
-export class TableStatements extends TableReads {
+export class TableStatements<View extends z.ZodObject = z.ZodObject> extends TableReads<View> {
   /**
    * The inserts by the names of their properties. Bounded, because contracts decide the
    * properties.
@@ -27,7 +28,10 @@ export class TableStatements extends TableReads {
   /**
    * @param computed SQL with its values, in place of the values of these properties
    */
-  insert(row: RowValues, computed: Readonly<Record<string, Condition>> = {}): Statement {
+  insert(
+    row: RowValues,
+    computed: Readonly<Record<string, Condition>> = {},
+  ): Statement<z.input<View>> {
     const { text, textWithActor } = this.#insertOf(Object.keys(row), computed);
     const values = Object.entries(row).flatMap(([property, value]) => {
       const [, ...parameters] = computed[property] ?? ['?', value];
@@ -61,7 +65,7 @@ export class TableStatements extends TableReads {
     return preparedStatement(text, [this.#toJson(rows)]);
   }
 
-  update(row: RowValues, conditions: Conditions): Statement {
+  update(row: RowValues, conditions: Conditions): Statement<z.input<View>> {
     const values: unknown[] = Object.values(row);
     const assignments = Object.keys(row).map(
       (property, i) => `${this.sourceOf(property)} = $${i + 1}`,
@@ -70,7 +74,7 @@ export class TableStatements extends TableReads {
     return preparedStatement(`${text} returning ${this.fields}`, values);
   }
 
-  delete(conditions: Conditions): Statement {
+  delete(conditions: Conditions): Statement<z.input<View>> {
     const values: unknown[] = [];
     return preparedStatement(
       `delete from ${this.name}${where(conditions, values)} returning ${this.fields}`,

@@ -5,7 +5,7 @@ const texts = new Set<number>([DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL]);
 /** Arrays of those types: date[], timestamp[], timestamptz[], interval[]. */
 const textArrays = new Set<number>([1182, 1115, 1185, 1187]);
 /** text[], which `pg` parses, and does not name. */
-const textArray = 1009 as Parameters<typeof pg.types.getTypeParser>[0];
+const textArray: number = 1009;
 
 /**
  * Parsers of values that leave dates, times and intervals as PostgreSQL writes them, as

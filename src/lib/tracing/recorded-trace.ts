@@ -1,4 +1,5 @@
 import type { Attributes, Context, Span, Tracer } from '@opentelemetry/api';
+import { errorFact } from '../narrow.ts';
 import type { Trace } from './trace.ts';
 
 /** The API of OpenTelemetry, which the service imports only when spans are exported. */
@@ -51,8 +52,7 @@ export class RecordedTrace implements Trace {
 
 /** A code such as an SQLSTATE or that of a problem, or the class of the error. */
 function errorType(error: unknown): string {
-  const { code, name } = error as { code?: unknown; name?: unknown };
-  return String(code ?? name ?? 'Error');
+  return String(errorFact(error, 'code') ?? errorFact(error, 'name') ?? 'Error');
 }
 
 function unixTime(now: number): Date {

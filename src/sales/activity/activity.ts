@@ -137,7 +137,7 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
           : [];
         if (!row) throw problem('not_found');
 
-        return Representation.ofText(row.json as string);
+        return Representation.ofText(row.json);
       },
     }),
 
@@ -193,7 +193,7 @@ export function activityRoutes({ control }: { control: ControlDatabase }): Tenan
         const own = body.EntityId === null ? undefined : ownEntityOf(caller);
         const insert = own ? table.insert(row, { entityId: ownEntityId(own) }) : table.insert(row);
         const [created] = await context.write(insert);
-        return created as z.input<typeof activityView>;
+        return created!;
       },
     }),
   ];

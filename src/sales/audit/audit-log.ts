@@ -225,7 +225,7 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
         const [row] = id ? await reads.read(table.selectRecord(conditions)) : [];
         if (!row?.json) throw problem('not_found');
 
-        return Representation.ofText(entryText(row.json as string));
+        return Representation.ofText(entryText(row.json));
       },
     }),
   ];
@@ -311,9 +311,9 @@ function rowText(row: string): string {
 }
 
 function entryText(json: string): string {
-  const entry: Row = JSON.parse(json);
-  entry.Before = toFields(entry.Before as Row | null);
-  entry.After = toFields(entry.After as Row | null);
+  const entry: Row & Record<'Before' | 'After', Row | null> = JSON.parse(json);
+  entry.Before = toFields(entry.Before);
+  entry.After = toFields(entry.After);
   return JSON.stringify(entry);
 }
 

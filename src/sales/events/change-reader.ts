@@ -167,7 +167,7 @@ export async function readChanges(
     : changeStatement(after, filter, limit, maxBytes);
   const rows = await read(statement);
 
-  const state = rows[0] as FeedState; // the statement returns at least one row
+  const state = rows[0]!; // the statement returns at least one row
   const madeIn = state.stateEra;
   const end = endOf(state);
   if (isNow) {

@@ -34,7 +34,7 @@ const isPlace = (text: string): boolean => placeOf(text) !== undefined;
 const cursor = z
   .string()
   .refine(isPlace, invalid('must be the Id of a change, or now', 'wrong_format'))
-  .transform(text => placeOf(text) as ReaderCursor | 'now');
+  .transform(text => placeOf(text)!);
 
 const names = [...changeSources.keys()];
 const parameters = {

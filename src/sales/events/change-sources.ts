@@ -117,7 +117,7 @@ export type Reader = Pick<Caller, 'permissions' | 'scope' | 'entityId' | 'entity
 export function visibleChanges(reader: Reader, named?: readonly string[]): ChangeFilter {
   const { permissions, scope } = reader;
   const resources = (named ?? [...changeSources.keys()]).filter(name => {
-    const source = changeSources.get(name) as ChangeSource;
+    const source = changeSources.get(name)!;
     const access = (scope === 'Self' && source.accessOfSelf) || source.access;
     if (access === 'user' || permissions.has(access)) return true;
     if (named) throw permissionMissing(access);

@@ -211,7 +211,7 @@ export class ChangeWatch {
     if (!driver) {
       // A random tenant each time: one that cannot be read, such as for its password, does not
       // keep the others from being polled.
-      const tenant = await directory.tenant(tenants[randomInt(tenants.length)]?.guid as string);
+      const tenant = await directory.tenant(tenants[randomInt(tenants.length)]!.guid);
       if (!tenant) return;
       driver = databases.open(tenant);
     }
@@ -222,7 +222,7 @@ export class ChangeWatch {
       values: [[...guids.keys()]],
     };
     for (const row of await driver.reads.read(select)) {
-      this.#compare(guids.get(row.name) as string, row);
+      this.#compare(guids.get(row.name)!, row);
     }
   }
 

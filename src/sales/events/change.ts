@@ -102,7 +102,10 @@ function namedIn(
   after: Row | null,
 ): Pick<Change, 'named'> {
   if (namedColumn === undefined) return {};
-  const idsOf = (row: Row | null): NamedIds => row && (row[namedColumn] as number[]);
+  const idsOf = (row: Row | null): NamedIds => {
+    const ids = row?.[namedColumn];
+    return Array.isArray(ids) ? ids : null;
+  };
 
   return { named: { before: idsOf(before), after: idsOf(after) } };
 }

@@ -80,7 +80,7 @@ class HeldFile {
   add(piece: Buffer): void {
     for (let rest = piece; rest.length > 0; ) {
       if (this.#unused === 0) this.#addBlock();
-      const block = this.#blocks.at(-1) as Buffer;
+      const block = this.#blocks.at(-1)!;
       const copied = rest.copy(block, block.length - this.#unused);
       this.#unused -= copied;
       rest = rest.subarray(copied);

@@ -2,13 +2,14 @@ import { z } from 'zod';
 import { byteOrderMark, csvRow } from '../../lib/http/request/csv.ts';
 import { describeFields, flag, int32 } from '../../lib/http/request/fields.ts';
 import { ListExport } from '../../lib/http/request/list-parameters/list-export.ts';
+import { keysOf } from '../../lib/narrow.ts';
 import { problem } from '../../lib/problems.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import { requireScopeAll } from '../../tenancy/require-manager.ts';
 import { oneResource } from '../resources/resource-names.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
-import type { ImportError, ImportReport } from './import-report.ts';
+import type { ImportReport } from './import-report.ts';
 import { type ImportRunner, importDeadlineMs } from './import-runner.ts';
 import { importableResources } from './importable-resources.ts';
 
@@ -112,7 +113,7 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
       deadlineMs: importDeadlineMs,
       response: view,
       csv: {
-        columns: Object.keys(importError.shape),
+        columns: keysOf(importError.shape),
         description: 'The errors of the report: a header, then a row for each; no row if none.',
       },
       takesIdempotencyKey: true,
@@ -135,8 +136,8 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
 }
 
 function errorsAsCsv({ Errors }: ImportReport, bom: boolean): ListExport {
-  const header = Object.keys(importError.shape);
-  const rows = Errors.map(error => csvRow(header.map(name => error[name as keyof ImportError])));
+  const header = keysOf(importError.shape);
+  const rows = Errors.map(error => csvRow(header.map(name => error[name])));
   const pieces = [[bom ? byteOrderMark : '', csvRow(header), ...rows].join('')];
 
   return new ListExport('import-errors', async () => pieces.shift());

@@ -1,4 +1,5 @@
 import { type Parser, parse } from 'csv-parse';
+import { asError, codeOf } from '../../lib/narrow.ts';
 
 /** The character between two cells of a file. */
 type Delimiter = ',' | ';' | '\t';
@@ -120,7 +121,7 @@ export async function* readCsv(pieces: Iterable<Buffer>): AsyncGenerator<CsvReco
       if (hasValue(record)) yield record;
     }
   } catch (error) {
-    failure ??= error as Error;
+    failure ??= asError(error);
   }
   check();
 }
@@ -191,19 +192,21 @@ function countEnded({ info }: Parser): number {
   return info.records + info.empty_lines;
 }
 
+const delimiters: readonly Delimiter[] = [',', ';', '\t'];
+
 /**
  * @returns the separator, and the first byte to parse: that after a line `sep=`, which Excel
  *   reads and writes
  */
 function formatOf(first: Buffer): { delimiter: Delimiter; begin: number } {
-  const [line, , said] =
+  const [line, , named] =
     /^(\xef\xbb\xbf)?"?sep=([,;\t])"?\n/i.exec(first.toString('latin1', 0, 16)) ?? [];
-  if (line !== undefined) return { delimiter: said as Delimiter, begin: line.length };
+  const said = delimiters.find(each => each === named);
+  if (line !== undefined && said) return { delimiter: said, begin: line.length };
 
   const lines = first.toString('utf8', 0, parsedBytes).split('\n');
   const header = lines.find(text => /[^\s,;"\uFEFF]/.test(text)) ?? '';
   const count = (delimiter: Delimiter): number => header.split(delimiter).length;
-  const delimiters: Delimiter[] = [',', ';', '\t'];
   return {
     delimiter: delimiters.reduce((most, each) => (count(each) > count(most) ? each : most)),
     begin: 0,
@@ -217,6 +220,5 @@ const messages: Record<string, string> = {
 };
 
 function describe(error: Error): string {
-  const { code = '' } = error as { code?: string };
-  return messages[code] ?? 'the file is not CSV';
+  return messages[codeOf(error) ?? ''] ?? 'the file is not CSV';
 }

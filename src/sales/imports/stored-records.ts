@@ -1,5 +1,5 @@
 import { pathId } from '../../lib/http/route.ts';
-import type { RowValues } from '../../lib/postgres/statement.ts';
+import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
 import { snakeCase } from '../../lib/runtime/casing.ts';
 import type { TenantTransaction } from '../../tenancy/connections/tenant-transaction.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
@@ -48,12 +48,12 @@ async function findByCode(
   const rows = await transaction.query(table.selectForUpdate([[condition, keys]]));
   const stored = rows.map(row => String(row[unique]));
   const folded = await transaction.query({ ...foldCodes, values: [[...keys, ...stored]] });
-  const keyOf = new Map(folded.map(({ code, key }) => [code as string, key as string]));
+  const keyOf = new Map(folded.map(({ code, key }) => [code, key]));
   const byKey = new Map(rows.map(row => [keyOf.get(String(row[unique])), row]));
   return { find: code => (code === '' ? undefined : byKey.get(keyOf.get(code) ?? '')) };
 }
 
-const foldCodes = {
+const foldCodes: Omit<Statement<{ code: string; key: string }>, 'values'> = {
   name: 'fold_codes',
   text: 'select code, code_key(code) as key from unnest($1::text[]) code',
 };

@@ -104,7 +104,7 @@ const recordUse = defineRoute({
       requireUsable(promotion, entity, new Date());
       return promotionUses.insert({ promotionId: promotion.id, entityId: entity.id });
     });
-    return { ...recorded, Used: true } as z.input<typeof promotionUseView>;
+    return { ...recorded!, Used: true };
   },
 });
 

@@ -18,6 +18,13 @@ interface StoredSecrets {
   readonly previousUntil: readonly string[];
 }
 
+/** The webhook, its new secret, sealed, in base64, and the end of its newest former one. */
+type RotatedSecret = {
+  readonly Id: number;
+  readonly Sealed: string;
+  readonly PreviousUntil: string | null;
+};
+
 interface RotateOptions {
   readonly webhookId: number;
   readonly transaction: TenantTransaction;
@@ -41,9 +48,9 @@ export async function rotateSecret({
   sealer,
   endPrevious,
   now,
-}: RotateOptions): Promise<Statement> {
+}: RotateOptions): Promise<Statement<RotatedSecret>> {
   const [row] = await transaction.query(selectSecrets(webhookId, now));
-  const { secret, previous, previousUntil } = row as StoredSecrets;
+  const { secret, previous, previousUntil } = row!;
 
   const oldest = previousUntil.at(-1);
   if (!endPrevious && oldest !== undefined && previous.length >= maxFormer) {
@@ -57,7 +64,7 @@ export async function rotateSecret({
   const until = new Date(now + overlapHours * 3_600_000).toISOString();
   const former = [
     { sealed: secret, until },
-    ...previous.map((sealed, at) => ({ sealed, until: previousUntil[at] as string })),
+    ...previous.map((sealed, at) => ({ sealed, until: previousUntil[at]! })),
   ];
   const kept = endPrevious
     ? []

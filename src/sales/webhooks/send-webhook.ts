@@ -5,6 +5,7 @@ import http, { type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import https from 'node:https';
 import type { LookupFunction } from 'node:net';
 import type { TrustedReceiver } from '../../lib/config/trusted-receivers.ts';
+import { asError, codeOf } from '../../lib/narrow.ts';
 import { isPublicAddress, isTrusted, receiversOf, refusedUrl } from './webhook-target.ts';
 
 export const sendErrors = [
@@ -124,7 +125,8 @@ export function createWebhookSender({
     sent.on('error', () => {});
 
     // After a 101, Node emits neither a response nor an error: only the signal ends the wait.
-    const [response] = (await once(sent.end(body), 'response', { signal })) as [IncomingMessage];
+    const emitted: IncomingMessage[] = await once(sent.end(body), 'response', { signal });
+    const response = emitted[0]!;
     const text = await readBeginning(response);
     return { response, text: isException ? null : text };
   };
@@ -208,7 +210,8 @@ async function readBeginning(body: IncomingMessage): Promise<string> {
   const kept: Buffer[] = [];
   let length = 0;
   try {
-    for await (const chunk of body as AsyncIterable<Buffer>) {
+    for await (const read of body) {
+      const chunk: Buffer = read;
       if (length < maxKeptBytes) kept.push(chunk.subarray(0, maxKeptBytes - length));
       length += chunk.length;
       if (length > maxReadBytes) break;
@@ -235,7 +238,8 @@ function retryAfterMs({
 }
 
 function errorOf(error: unknown): SendError {
-  const { code = '', name = '' } = (error ?? {}) as { code?: string; name?: string };
+  const { name } = asError(error);
+  const code = codeOf(error) ?? '';
   if (code === 'REFUSED_ADDRESS') return 'refused address';
   if (/TIMEOUT/.test(code) || name === 'TimeoutError') return 'timeout';
   return errorCodeOfTls.test(code) ? 'TLS' : 'no connection';

@@ -136,9 +136,8 @@ function itemsOf(
 ): Item[] {
   if (!gap) return changes.map(each => itemOf(each, access, endpoint.payload));
 
-  const [From, To] = [gap.lastChangeAt ?? endpoint.positionAt, now].map(at =>
-    new Date(at).toISOString(),
-  );
+  const From = new Date(gap.lastChangeAt ?? endpoint.positionAt).toISOString();
+  const To = new Date(now).toISOString();
   const type = 'webhook.gap';
   const messageId = `gap_${endpoint.id}_${endpoint.position}_${gap.madeIn.toString(36)}`;
 
@@ -146,7 +145,7 @@ function itemsOf(
     {
       messageId,
       type,
-      body: messageBody(type, To as string, { From, To }),
+      body: messageBody(type, To, { From, To }),
       position: cursorText(last),
     },
   ];

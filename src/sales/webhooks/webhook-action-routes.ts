@@ -10,7 +10,7 @@ import {
   timestamp,
 } from '../../lib/http/request/fields.ts';
 import { listContract } from '../../lib/http/request/list-parameters/list-contract.ts';
-import type { Condition, RowValues } from '../../lib/postgres/statement.ts';
+import type { Condition } from '../../lib/postgres/statement.ts';
 import { fieldProblem, hasCode, type Problem, problem } from '../../lib/problems.ts';
 import type { TenantTransaction } from '../../tenancy/connections/tenant-transaction.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
@@ -160,7 +160,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
         const sent = await changeWebhook(services, context, input, async webhook =>
           insertMessage(requireEnabled(webhook).id, test),
         );
-        return requireRoom(sent) as z.input<typeof message>;
+        return requireRoom(sent);
       },
     }),
 
@@ -186,7 +186,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
           const read = transaction.query.bind(transaction);
 
           if (MessageId === undefined) {
-            return movePosition(id, await placeAt(read, placed, Since as Date));
+            return movePosition(id, await placeAt(read, placed, Since!));
           }
 
           const reader = await requireReader(services, context, userId);
@@ -235,7 +235,7 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
           );
           return retryNow(id, changes.length, services.now());
         });
-        return row as z.input<typeof retried>;
+        return row!;
       },
     }),
 
@@ -269,8 +269,8 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
       }),
       response: rotated,
       problems: ['limit_reached'],
-      handler: async ({ query: { endPrevious }, ...input }, context) =>
-        (await changeWebhook(services, context, input, ({ id }, transaction, sealer) =>
+      handler: async ({ query: { endPrevious }, ...input }, context) => {
+        const row = await changeWebhook(services, context, input, ({ id }, transaction, sealer) =>
           rotateSecret({
             webhookId: id,
             transaction,
@@ -278,7 +278,9 @@ export function webhookActionRoutes(services: WebhookServices): TenantRoute[] {
             endPrevious,
             now: services.now(),
           }),
-        )) as z.input<typeof rotated>,
+        );
+        return { Secret: row!.Secret!, PreviousUntil: row!.PreviousUntil };
+      },
     }),
   ];
 }
@@ -351,7 +353,7 @@ async function requireReader(
 }
 
 /** @throws {Problem} `rate_limited` when `insertMessage` has added no row */
-function requireRoom(row: RowValues | undefined): RowValues {
+function requireRoom<Row>(row: Row | undefined): Row {
   if (row) return row;
   const detail = `The webhook has ${maxMessages} messages to send. Wait until the receiver has taken some of them.`;
   throw problem('rate_limited', { detail, headers: { 'Retry-After': '60' } });

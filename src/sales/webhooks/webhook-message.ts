@@ -44,5 +44,6 @@ export function messageBody(type: string, timestamp: string, data: object): stri
 
 /** The type of a stored message. */
 export function typeOf(body: string): string {
-  return String((JSON.parse(body) as { type: unknown }).type);
+  const { type }: { type: unknown } = JSON.parse(body);
+  return String(type);
 }

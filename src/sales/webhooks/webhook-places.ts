@@ -44,7 +44,7 @@ export async function readNext(
   const { last: end } = await readAfter(read, webhook, 'now');
   const kept = await readUnlessExpired(read, webhook, ofThisData(after), 1);
   const [lastChange] = kept ? await read(selectLastChange(end.madeIn)) : [];
-  const lastChangeAt = (lastChange?.at as number | null | undefined) ?? undefined;
+  const lastChangeAt = lastChange?.at ?? undefined;
   const last = kept?.from ?? firstCursor;
 
   return {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { listContract } from '../../lib/http/request/list-parameters/list-contract.ts';
-import type { RowValues } from '../../lib/postgres/statement.ts';
+import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
 import { fieldProblem, problem, thrownErrors } from '../../lib/problems.ts';
 import { toRow } from '../../lib/runtime/casing.ts';
 import type { FieldErrors } from '../../lib/runtime/field-error.ts';
@@ -89,7 +89,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
           webhookTable.select([webhookCondition(params.id, context)]),
         );
         if (!webhook) throw problem('not_found');
-        return webhook as View;
+        return webhook;
       },
     }),
 
@@ -115,7 +115,7 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
           insertWebhook(transaction, row, sealer),
         );
 
-        return { ...(made?.Webhook as View), Secret: made?.Secret as string };
+        return { ...made!.Webhook, Secret: made!.Secret! };
       },
       checkValid: ({ body }, context) => errorsOfUrl(services, context, body),
     }),
@@ -133,15 +133,16 @@ export function webhookRoutes(services: WebhookServices): TenantRoute[] {
       takesIfMatch: true,
       handler: async ({ body, ...input }, context) => {
         const row = storedRow(services, context, body);
-        return (await changeWebhook(
+        const replaced = await changeWebhook(
           services,
           context,
           input,
           async ({ id, version }, transaction) => {
-            await transaction.query(deleteOthers(id, row.resources as string[]));
+            await transaction.query(deleteOthers(id, row.resources));
             return webhookTable.update({ ...row, version: Number(version) + 1 }, [['id = ?', id]]);
           },
-        )) as View;
+        );
+        return replaced!;
       },
       checkValid: ({ body }, context) => errorsOfUrl(services, context, body),
     }),
@@ -192,7 +193,7 @@ function storedRow(
   services: WebhookServices,
   context: RequestContext,
   { Resources, ...body }: Contract,
-): RowValues {
+): RowValues & { readonly resources: readonly string[] } {
   const { caller } = context;
   requireReceiver(services, context, body.Url);
   const { resources } = visibleChanges(caller, Resources);
@@ -204,7 +205,11 @@ function storedRow(
  * Inserts a webhook, and returns the statement that inserts its secret: it returns the row of
  * the response, sealed.
  */
-async function insertWebhook(transaction: TenantTransaction, row: RowValues, sealer: SecretSealer) {
+async function insertWebhook(
+  transaction: TenantTransaction,
+  row: RowValues,
+  sealer: SecretSealer,
+): Promise<Statement<{ Id: number; Webhook: View; Sealed: string }>> {
   // A count without the lock would not see webhooks of other transactions.
   await transaction.query(lockWebhooks);
   const [webhooks] = await transaction.query(countWebhooks);
@@ -222,7 +227,7 @@ async function insertWebhook(transaction: TenantTransaction, row: RowValues, sea
   const [webhook] = await transaction.query(
     webhookTable.insert({ ...row, position: cursorText(last) }),
   );
-  const id = webhook!.Id as number;
+  const id = webhook!.Id;
 
   return {
     ...insertSecret,

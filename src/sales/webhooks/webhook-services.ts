@@ -45,11 +45,11 @@ export function webhookCondition(id: string | undefined, context: RequestContext
  * @returns the row of the statement. A row with the column `Sealed`, the sealed secret of the
  *   webhook `Id` in base64, also has the `Secret`
  */
-export async function changeWebhooks(
+export async function changeWebhooks<Row extends RowValues>(
   { secrets, webhooks }: WebhookServices,
   context: RequestContext,
-  change: (transaction: TenantTransaction, sealer: SecretSealer) => Promise<Statement>,
-): Promise<RowValues | undefined> {
+  change: (transaction: TenantTransaction, sealer: SecretSealer) => Promise<Statement<Row>>,
+): Promise<(Row & { readonly Secret?: string }) | undefined> {
   const { id, guid } = context.tenant;
   const sealedKey = await storeSealed(secrets, () =>
     webhooks.queue.activate(id, () => createTenantKey(secrets, guid)),
@@ -61,7 +61,7 @@ export async function changeWebhooks(
 
   return {
     ...row,
-    Secret: sealer.open(Buffer.from(row.Sealed as string, 'base64'), row.Id as number),
+    Secret: sealer.open(Buffer.from(String(row.Sealed), 'base64'), Number(row.Id)),
   };
 }
 
@@ -75,7 +75,7 @@ export interface LockedWebhook extends PlacedWebhook {
 }
 
 /** Makes a change of the webhook that a path names, as `changeWebhooks` does. */
-export function changeWebhook(
+export function changeWebhook<Row extends RowValues>(
   services: WebhookServices,
   context: RequestContext,
   {
@@ -86,8 +86,8 @@ export function changeWebhook(
     webhook: LockedWebhook,
     transaction: TenantTransaction,
     sealer: SecretSealer,
-  ) => Promise<Statement>,
-): Promise<RowValues | undefined> {
+  ) => Promise<Statement<Row>>,
+): Promise<(Row & { readonly Secret?: string }) | undefined> {
   const condition = webhookCondition(params.id, context);
   const stored = { table: webhookTable, onMissing: 'not_found' } as const;
   return changeWebhooks(services, context, async (transaction, sealer) => {

@@ -142,7 +142,7 @@ export const maxMessages = 1_000;
 export const insertMessage = (
   webhookId: number,
   { messageId, body, failures, at }: NewMessage,
-): Statement =>
+): Statement<{ MessageId: string }> =>
   preparedStatement(
     `insert into webhook_messages (webhook_id, message_id, body, failures, next_attempt_at)
      select $1, $2, $3, $4, ${time('$5')}
@@ -155,7 +155,11 @@ export const insertMessage = (
  * Lets an endpoint, and each of its messages, be tried again at once.
  * @param changes how many changes wait, for the response
  */
-export const retryNow = (webhookId: number, changes: number, now: number): Statement =>
+export const retryNow = (
+  webhookId: number,
+  changes: number,
+  now: number,
+): Statement<{ Changes: number; Messages: number }> =>
   preparedStatement(
     `with due as (update webhook_messages set next_attempt_at = ${time('$3')} where webhook_id = $1 returning id)
      update webhooks set next_attempt_at = null, version = version + 1 where id = $1
@@ -207,7 +211,7 @@ export const beginGaps: Statement = preparedStatement(
  * Selects the time of the last change before an era: nobody has changed the data between it and
  * the replacement.
  */
-export const selectLastChange = (era: number): Statement =>
+export const selectLastChange = (era: number): Statement<{ at: number | null }> =>
   preparedStatement(
     `select ${ms('max(created_at)')} as "at" from (
        (select created_at from audit_log where feed_era < $1

@@ -70,7 +70,7 @@ const DeliverySchema = defineEntity({
 export class WebhookDelivery extends DeliverySchema.class {}
 DeliverySchema.setClass(WebhookDelivery);
 
-const resources = [...changeSources.keys()] as [string, ...string[]];
+const resources = [...changeSources.keys()];
 const disabledReasons = ['gone', 'failing', 'rights', 'operator'] as const;
 
 const fields = {

@@ -150,7 +150,7 @@ export function createMetrics(sources: MetricsSources) {
     count,
     render,
     read,
-    contentType: registry.contentType as string,
+    contentType: registry.contentType,
     definitions: definitionsOf(registry),
   };
 }

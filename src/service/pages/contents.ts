@@ -4,6 +4,7 @@ import { accountAssets } from '../../accounts/account-pages/account-assets.ts';
 import { assets, type Content } from '../../lib/html/assets.ts';
 import { html } from '../../lib/html/html.ts';
 import { htmlDocument } from '../../lib/html/html-document.ts';
+import { keysOf } from '../../lib/narrow.ts';
 import { problems } from '../../lib/problems.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import {
@@ -124,9 +125,9 @@ function endpointEntries({ name, page, endpoints }: EndpointGroup): Entry[] {
 }
 
 function errorEntries(): Entry[] {
-  return Object.entries(meanings).map(([code, meaning]) => {
-    const { status, title } = problems[code as keyof typeof problems];
-    return [code, `/docs/errors#${code}`, 'Errors', `${status} ${title}`, wordsOf(meaning)];
+  return keysOf(meanings).map(code => {
+    const { status, title } = problems[code];
+    return [code, `/docs/errors#${code}`, 'Errors', `${status} ${title}`, wordsOf(meanings[code])];
   });
 }
 

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http';
 import { html } from '../../lib/html/html.ts';
-import { type ProblemCode, problems } from '../../lib/problems.ts';
+import { type ProblemCode, problemCodes, problems } from '../../lib/problems.ts';
 import { renderInline } from './markdown.ts';
 import { type PageChain, page, type Site } from './page.ts';
 
@@ -83,12 +83,11 @@ export const meanings: Record<ProblemCode, string> = {
 
 /** A table of every problem code. The `type` of a problem links to the row of its code. */
 export function errorsPage(chain: PageChain, site: Site): string {
-  const codes = Object.keys(problems) as ProblemCode[];
-  const rows = codes.map(code => {
+  const rows = problemCodes.map(code => {
     const cells = html`<td>${problems[code].status}</td><td><code>${code}</code></td>`;
     return html`<tr id="${code}">${cells}<td>${renderInline(meanings[code])}</td></tr>`;
   });
-  const sections = [...Map.groupBy(codes, code => problems[code].status)].map(
+  const sections = [...Map.groupBy(problemCodes, code => problems[code].status)].map(
     ([status, [first = '']]) => [first, `${status} ${STATUS_CODES[status]}`] as const,
   );
   const body = html`

@@ -1,4 +1,4 @@
-import type { z } from 'zod';
+import { schemaOf } from '../../lib/http/schema-of.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import { listParameters } from './openapi-list-parameters.ts';
 import { type Json, toSchema } from './openapi-schemas.ts';
@@ -101,9 +101,9 @@ const queryDescriptions: Record<string, string> = {
 function queryParameters(route: TenantRoute): Json[] {
   const { query } = route;
   return Object.entries(query?.shape ?? {}).map(([name, field]) => {
-    const { data: defaultValue, success } = (field as z.ZodType).safeParse(undefined);
-    const description = (field as z.ZodType).description ?? queryDescriptions[name];
-    const { enum: values, format } = toSchema(field as z.ZodType, 'input');
+    const { data: defaultValue, success } = schemaOf(field).safeParse(undefined);
+    const description = schemaOf(field).description ?? queryDescriptions[name];
+    const { enum: values, format } = toSchema(schemaOf(field), 'input');
     const schema = {
       ...querySchema(name, defaultValue, route),
       ...(values && typeof defaultValue !== 'boolean' ? { enum: values } : {}),

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { problemBody } from '../../lib/http/steps/problem-details.ts';
-import { type ProblemCode, problems } from '../../lib/problems.ts';
+import { type ProblemCode, problemCodes, problems } from '../../lib/problems.ts';
 import { fieldErrorCodes } from '../../lib/runtime/field-error.ts';
 import { requiredPermission, type TenantRoute } from '../../tenancy/define-route.ts';
 import { headerReferences } from './openapi-responses.ts';
@@ -34,7 +34,8 @@ export function problemResponses(routes: readonly TenantRoute[]): Json {
 
 /** `Problem400-duplicate-invalid_request`; `Problem400` for all codes of the status. */
 function nameOf(status: ProblemStatus, codes: readonly ProblemCode[]): string {
-  const isAll = codes.length === allCodes.filter(code => problems[code].status === status).length;
+  const isAll =
+    codes.length === problemCodes.filter(code => problems[code].status === status).length;
   return [`Problem${status}`, ...(isAll ? [] : codes)].join('-');
 }
 
@@ -60,8 +61,6 @@ function problemResponse(status: ProblemStatus, codes: readonly ProblemCode[]): 
     content: { 'application/problem+json': { schema, example } },
   };
 }
-
-const allCodes = Object.keys(problems) as ProblemCode[];
 
 const problemHeaders: Partial<Record<ProblemStatus, string[]>> = {
   401: ['WWW-Authenticate'],
@@ -173,8 +172,7 @@ function codesOf(status: ProblemStatus, route: TenantRoute): ProblemCode[] {
     ...ofInput(route),
     ...(route.problems ?? []),
   ]);
-  const all = Object.keys(problems) as ProblemCode[];
-  return all.filter(code => codes.has(code) && problems[code].status === status);
+  return problemCodes.filter(code => codes.has(code) && problems[code].status === status);
 }
 
 /**

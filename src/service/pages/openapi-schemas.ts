@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { codeFormat } from '../../lib/http/request/fields.ts';
 import type { Include } from '../../lib/http/request/list-parameters/list-contract.ts';
+import { schemaOf } from '../../lib/http/schema-of.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 
 /** An object of a JSON document. */
@@ -46,7 +47,7 @@ export function responseSchema(response: z.ZodType, includes: readonly Include[]
 
 /** The schema of the elements of a list, or of a single response. */
 export function itemOf(response: z.ZodType): z.ZodType {
-  return response instanceof z.ZodArray ? (response.element as z.ZodType) : response;
+  return response instanceof z.ZodArray ? schemaOf(response.element) : response;
 }
 
 /** Converts a contract to JSON Schema. */

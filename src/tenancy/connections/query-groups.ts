@@ -98,8 +98,7 @@ export class QueryGroups<Item extends Waiting> {
   /** No more items join the group. */
   #close(group: readonly Item[]): void {
     this.#waiting -= group.length;
-    const [first] = group as [Item];
-    const key = this.#options.keyOf(first);
+    const key = this.#options.keyOf(group[0]!);
     if (this.#open.get(key) === group) this.#open.delete(key);
   }
 

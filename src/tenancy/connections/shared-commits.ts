@@ -88,7 +88,7 @@ export class SharedCommits {
   async #commit(client: TenantClient, group: readonly Waiting[]): Promise<void> {
     const options = this.#options;
     if (this.#alone > 0) this.#alone--;
-    const [first] = group as [Waiting];
+    const first = group[0]!;
     if (!group.every(({ isUnfed }) => isUnfed)) client.pool.changedAt = performance.now();
     for (const { beforeCommit } of group) beforeCommit?.();
 

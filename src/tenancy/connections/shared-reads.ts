@@ -111,7 +111,8 @@ export class SharedReads {
       }
     };
 
-    const [first, ...others] = group as [Waiting, ...Waiting[]];
+    const first = group[0]!;
+    const others = group.slice(1);
     if (others.length === 0) return read(first);
 
     const timer = setTimeout(() => {

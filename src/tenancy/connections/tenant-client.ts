@@ -147,7 +147,7 @@ export class TenantClient extends SessionClient {
       });
     } catch (error) {
       // The stack of the caller is of use, that of the socket is not.
-      Error.captureStackTrace(error as Error);
+      if (error instanceof Error) Error.captureStackTrace(error);
       throw error;
     }
   }

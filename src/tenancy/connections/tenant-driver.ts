@@ -53,7 +53,9 @@ interface TenantDriverOptions {
 }
 
 /** Makes the checks that must come first, and returns the statement that makes the change. */
-export type Prepare = (transaction: TenantTransaction) => Promise<Statement>;
+export type Prepare<Row extends object = RowValues> = (
+  transaction: TenantTransaction,
+) => Promise<Statement<Row>>;
 
 interface Change extends Omit<SingleChange, 'change'> {
   /** The statement that makes the change, or the work that leads to it. */
@@ -154,7 +156,7 @@ export class TenantDriver extends OwnDriver<TenantConnection> {
    * async context.
    */
   entityManager(): EntityManager {
-    return this.createEntityManager(false) as EntityManager;
+    return this.createEntityManager(false);
   }
 
   async #withClient<T>(

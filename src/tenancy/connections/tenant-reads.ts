@@ -7,8 +7,8 @@ import type { TenantClient } from './tenant-client.ts';
 import { traceQuery } from './trace-steps.ts';
 
 /** The rows of a read, and whether they may be cached. */
-export interface CacheableRows {
-  readonly rows: RowValues[];
+export interface CacheableRows<Row extends object = RowValues> {
+  readonly rows: Row[];
   /** False on a standby, which may lack changes that have been announced. */
   readonly isCacheable: boolean;
 }
@@ -72,7 +72,10 @@ export class TenantReads {
   }
 
   /** Returns the rows of a reading statement, and whether they may be cached. */
-  readCacheable(select: Statement, deadline?: Deadline): Promise<CacheableRows> {
+  readCacheable<Row extends object = RowValues>(
+    select: Statement<Row>,
+    deadline?: Deadline,
+  ): Promise<CacheableRows<Row>> {
     return this.#run(
       select,
       async client => ({ rows: await client.rows(select), isCacheable: !client.isStandby }),

@@ -282,7 +282,7 @@ function filterCondition({ field, operator, values }: Filter, texts: SearchedTex
         ]
       );
     default:
-      return [`${sql} ${comparisons[operator as keyof typeof comparisons]} ?`, value];
+      return [`${sql} ${comparisons[operator]} ?`, value];
   }
 }
 
@@ -363,11 +363,11 @@ function codeCondition(
     case 'contains':
       return [`lower(${sql}) like lower(?)`, `%${literal(value)}%`];
     default:
-      return [`${sql} ${comparisons[operator as keyof typeof comparisons]} ?`, value];
+      return [`${sql} ${comparisons[operator]} ?`, value];
   }
 }
 
-const comparisons = { gte: '>=', lte: '<=', gt: '>', lt: '<' };
+const comparisons: Readonly<Record<string, string>> = { gte: '>=', lte: '<=', gt: '>', lt: '<' };
 
 /**
  * Compares a timestamp as responses show it: without the microseconds within a millisecond.

@@ -128,7 +128,7 @@ class ExportPieces {
 
     let text = '';
     for (const { json } of records) {
-      const record = JSON.parse(toResponse?.(json) ?? json) as Record<string, unknown>;
+      const record: Record<string, unknown> = JSON.parse(toResponse?.(json) ?? json);
       text += csvRow(columns.map(column => record[column]));
     }
 

@@ -14,7 +14,7 @@ import { ResponseStore } from './response-store.ts';
  * Returns the value to encode, or the promise of a `Representation`.
  * @throws the problem that the client receives when the rows contain no response
  */
-type ToResponse = (rows: RowValues[]) => unknown;
+type ToResponse<Row extends object> = (rows: Row[]) => unknown;
 
 interface ResponseCacheOptions {
   feed: ChangeFeed;
@@ -98,12 +98,12 @@ export class ResponseCache {
    *   own
    * @throws what `toResponse` throws
    */
-  async load(
+  async load<Row extends object = RowValues>(
     tenant: TenantRecord,
     resource: string,
     key: string,
-    read: (deadline?: Deadline) => Promise<CacheableRows>,
-    toResponse: ToResponse,
+    read: (deadline?: Deadline) => Promise<CacheableRows<Row>>,
+    toResponse: ToResponse<Row>,
   ): Promise<Representation> {
     this.counts.misses++;
     if (!this.#feed.current) return represent((await read()).rows, toResponse);
@@ -166,9 +166,9 @@ export class ResponseCache {
 }
 
 /** @throws what `toResponse` throws */
-export async function represent(
-  rows: RowValues[],
-  toResponse: ToResponse,
+export async function represent<Row extends object>(
+  rows: Row[],
+  toResponse: ToResponse<Row>,
 ): Promise<Representation> {
   const response = await toResponse(rows);
   return response instanceof Representation ? response : Representation.of(response);

@@ -117,7 +117,7 @@ describe('limits of the response cache', () => {
       tenant,
       currency,
       key,
-      () => new Promise(resolve => (finish = resolve)),
+      () => new Promise<CacheableRows>(resolve => (finish = resolve)),
       rows => rows,
     );
     await eventually(() => finish.length === 1);

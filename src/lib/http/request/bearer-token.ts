@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import { isObject } from '../../narrow.ts';
 import { type Problem, problem, type UnauthorizedReason } from '../../problems.ts';
 
 const maxTokenLength = 4_096; // characters; the tokens of this service have fewer than 1,500
@@ -52,9 +53,4 @@ function parseSegment(segment: string): Record<string, unknown> {
     // not JSON, so not a token
   }
   throw invalidToken('malformed');
-}
-
-/** True if a value is a JSON object: neither null nor an array. */
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

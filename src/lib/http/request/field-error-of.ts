@@ -19,7 +19,8 @@ export function fieldErrorsOf(
     const [field = '', ...members] = issue.path;
     const name = [field, ...members.map(member => `[${String(member)}]`)].map(String).join('');
     const value = issue.path.reduce<unknown>(
-      (whole, member) => (whole as Record<PropertyKey, unknown> | undefined)?.[member],
+      (whole, member) =>
+        typeof whole === 'object' && whole !== null ? Reflect.get(whole, member) : undefined,
       values,
     );
 

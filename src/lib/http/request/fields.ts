@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { invalid } from '../../runtime/field-error.ts';
 import { readId } from '../../runtime/id-text.ts';
 import { toRfc3339 } from '../../runtime/time-text.ts';
+import { schemaOf } from '../schema-of.ts';
 
 /**
  * Returns an object schema with a description of each of its fields. The compiler finds a field
@@ -24,7 +25,7 @@ export function describeShape(
 ): z.ZodRawShape {
   const described = Object.entries(shape).map(([name, field]) => {
     const description = descriptions[name];
-    return [name, description === undefined ? field : (field as z.ZodType).describe(description)];
+    return [name, description === undefined ? field : schemaOf(field).describe(description)];
   });
   return Object.fromEntries(described);
 }

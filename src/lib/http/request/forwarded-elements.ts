@@ -72,7 +72,7 @@ function forParameter(element: string): string {
     if (name?.toLowerCase() === 'for') found.push(unquote(value));
   }
 
-  return found.length === 1 ? (found[0] as string) : '';
+  return found.length === 1 ? found[0]! : '';
 }
 
 /** A port, or the hidden name of one (RFC 7239 §6). */

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { koaBody } from 'koa-body';
+import { errorFact } from '../../narrow.ts';
 import { Problem, problem } from '../../problems.ts';
 import type { HttpContext } from '../../request-state.ts';
 import { isExactNumber } from '../../runtime/exact-number.ts';
@@ -53,7 +54,7 @@ async function read(ctx: HttpContext, limit: number): Promise<object> {
   if (isLabelledAscii(headers) && !isAscii(text)) {
     throw problem('malformed_json', { detail: 'The body is not in US-ASCII, as it says it is.' });
   }
-  const body: unknown = (ctx.request as { body?: unknown }).body;
+  const body: unknown = 'body' in ctx.request ? ctx.request.body : undefined;
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     throw problem('malformed_json', { detail: 'The body must be a JSON object.' });
   }
@@ -190,7 +191,8 @@ async function parse(ctx: HttpContext, limit: number): Promise<void> {
     if (error instanceof Problem) throw error;
 
     // The parser's errors contain the raw body, so no part of them may reach a log.
-    const { status, type } = error as { status?: number; type?: string };
+    const status = errorFact(error, 'status');
+    const type = errorFact(error, 'type');
     if (status === 413) throw problem('payload_too_large', { headers: closing });
     if (type === 'request.aborted' || type === 'stream.not.readable') {
       throw problem('malformed_json', { detail: 'The body ended too early.', headers: closing });

@@ -3,6 +3,7 @@ import { Problem } from '../../problems.ts';
 import { camelCase } from '../../runtime/casing.ts';
 import { inexactNumber } from '../../runtime/exact-number.ts';
 import type { FieldErrors } from '../../runtime/field-error.ts';
+import { schemaOf } from '../schema-of.ts';
 import { fieldErrorsOf, fieldNameOf, maxErrors, memberOf } from './field-error-of.ts';
 import type { MemberPath } from './read-body.ts';
 
@@ -34,10 +35,10 @@ export class InvalidFields extends Problem {
         const value = this.#values[name];
         // A client may name a member `Name[0]`, too, which is then refused as unknown.
         if (!members.includes(name) || !Array.isArray(value)) {
-          return [name, (field as z.ZodType).safeParse(value).data];
+          return [name, schemaOf(field).safeParse(value).data];
         }
 
-        const member = memberOf(field, [0]) as z.ZodType;
+        const member = schemaOf(memberOf(field, [0]));
         const isValid = (index: number) => !Object.hasOwn(this.errors, `${name}[${index}]`);
         const read = value.map((each, index) =>
           isValid(index) ? member.safeParse(each).data : undefined,
@@ -100,7 +101,7 @@ function spellingsOf(contract: z.ZodObject): readonly Spelling[] {
     known = Object.entries(contract.shape).map(([name, field]) => ({
       name,
       other: camelCase(name),
-      takesNull: takesNull(field as z.ZodType),
+      takesNull: takesNull(schemaOf(field)),
     }));
     spellings.set(contract, known);
   }

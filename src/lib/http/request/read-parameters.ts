@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { HttpContext } from '../../request-state.ts';
 import type { FieldError } from '../../runtime/field-error.ts';
 import type { Route } from '../route.ts';
+import { schemaOf } from '../schema-of.ts';
 import { isCommaList } from './fields.ts';
 import { prefersCsv } from './list-parameters/list-export.ts';
 import { isFilterParameter } from './list-parameters/list-filters.ts';
@@ -53,9 +54,7 @@ export function readParameters(
   const isExport = list !== undefined && prefersCsv(ctx.req.headers.accept);
   // A number as `after` is one of the plain list, which has no cursor.
   const isCounted =
-    !isExport &&
-    prefersCount(ctx.req.headers.prefer as string) &&
-    !/^\d+$/.test(search.get('after') ?? '');
+    !isExport && prefersCount(ctx.req.headers.prefer) && !/^\d+$/.test(search.get('after') ?? '');
   if (!list || !(isExport || isCounted || usesListQuery(list, search))) {
     return { query: readQuery(query, search, errors) };
   }
@@ -88,7 +87,7 @@ function joinLists(search: URLSearchParams, route: Pick<Route, 'query' | 'list'>
 /** Returns the names of the parameters of a route that are lists with commas. */
 function commaLists({ query = noParameters, list }: Pick<Route, 'query' | 'list'>): Set<string> {
   const own = Object.entries(query.shape)
-    .filter(([, field]) => isCommaList(field as z.ZodType))
+    .filter(([, field]) => isCommaList(schemaOf(field)))
     .map(([name]) => name);
 
   return new Set(list ? [...own, ...listsOfTexts] : own);

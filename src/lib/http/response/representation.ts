@@ -112,8 +112,8 @@ export class Representation {
   /**
    * Encodes a list of records, given as rows whose column `json` is the JSON text of a record.
    */
-  static ofRows(rows: readonly Record<string, unknown>[]): Promise<Representation> {
-    return Representation.ofList(rows.map(({ json }) => json as string));
+  static ofRows(rows: readonly { readonly json: string }[]): Promise<Representation> {
+    return Representation.ofList(rows.map(({ json }) => json));
   }
 
   /** Encodes text that is sent many times. */

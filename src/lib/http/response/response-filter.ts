@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { schemaOf } from '../schema-of.ts';
 
 /** Returns the part of a handler's result that the response may contain. */
 export type ResponseFilter = (result: unknown) => unknown;
@@ -20,13 +21,13 @@ export function responseFilter(schema: z.ZodType, path = 'the response'): Respon
   if (schema instanceof z.ZodObject) return objectFilter(schema, path);
 
   if (schema instanceof z.ZodArray) {
-    const filterItem = responseFilter(schema.element as z.ZodType, `an item of ${path}`);
+    const filterItem = responseFilter(schemaOf(schema.element), `an item of ${path}`);
     return value => (Array.isArray(value) ? value.map(filterItem) : refuseFields(value, path));
   }
 
   if (schema instanceof z.ZodNullable || schema instanceof z.ZodOptional) {
     // every filter lets null and undefined through
-    return responseFilter(schema.unwrap() as z.ZodType, path);
+    return responseFilter(schemaOf(schema.unwrap()), path);
   }
   if (schema instanceof z.ZodRecord && schema.valueType instanceof z.ZodUnknown) {
     return value => value;
@@ -43,7 +44,7 @@ function objectFilter(schema: z.ZodObject, path: string): ResponseFilter {
   }
 
   const filters = Object.entries(shape).map(
-    ([name, field]) => [name, responseFilter(field as z.ZodType, `${name} of ${path}`)] as const,
+    ([name, field]) => [name, responseFilter(schemaOf(field), `${name} of ${path}`)] as const,
   );
   return value => {
     if (typeof value !== 'object' || value === null) return value;

@@ -190,5 +190,5 @@ function largest<Key>(numbers: ReadonlyMap<Key, number>): Key {
   for (const [key, number] of numbers) {
     if (!found || number > found.number) found = { key, number };
   }
-  return (found as { key: Key }).key;
+  return found!.key;
 }

@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { Server as NetServer, type Socket } from 'node:net';
+import { Server as NetServer, Socket } from 'node:net';
 import { Connections } from './connections.ts';
 import { PipelinedRequest } from './pipelined-request.ts';
 import type { RefuseUnparsed } from './refuse-unparsed.ts';
@@ -81,13 +81,15 @@ export function createApiServer({
   http.on('connection', socket => connections.add(socket));
 
   http.on('clientError', (error: Error & { code?: string }, socket) => {
+    if (!(socket instanceof Socket)) return void socket.destroy();
+
     // Node reports this once for a request, and does not limit its time afterwards.
-    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && connections.isUploading(socket as Socket)) {
+    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && connections.isUploading(socket)) {
       return;
     }
-    if (connections.closeAfterRequests(socket as Socket)) return;
-    if (connections.isAnswering(socket as Socket)) socket.destroy();
-    else refuse(error, socket as Socket);
+    if (connections.closeAfterRequests(socket)) return;
+    if (connections.isAnswering(socket)) socket.destroy();
+    else refuse(error, socket);
   });
 
   // Node would ask for every body; `askForBody` asks only for one that is read

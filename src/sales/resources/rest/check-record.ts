@@ -70,7 +70,8 @@ function namedBy(
 
   const value = row[property];
   if (Array.isArray(value)) {
-    const known = new Set((before[property] ?? []) as unknown[]);
+    const stored = before[property];
+    const known = new Set<unknown>(Array.isArray(stored) ? stored : []);
     return { keys: value.filter(key => key !== undefined && !known.has(key)) };
   }
 

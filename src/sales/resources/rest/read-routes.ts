@@ -136,7 +136,7 @@ function readRoute(
 
       return respondWith(resource, context, cacheKey, select, ([row]) => {
         if (!row) throw problem('not_found');
-        return Representation.ofText(row.json as string, volatile);
+        return Representation.ofText(row.json, volatile);
       });
     },
   });

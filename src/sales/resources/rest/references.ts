@@ -123,7 +123,7 @@ export class ReferredRecords {
   }
 
   #select(property: string, naming: Naming, names: string): string {
-    const { to, title = to.unique, byDefault = 'null' } = this.#references[property] as Reference;
+    const { to, title = to.unique, byDefault = 'null' } = this.#references[property]!;
     const { table, key, softDelete } = to;
     const isId = 'id' in key;
     const keyColumn = `t.${table.sourceOf(isId ? 'id' : key.code)}`;

@@ -3,6 +3,7 @@ import type { Precondition, Representation } from '../../../lib/http/response/re
 import { pathId, type RouteInput, type ValidFields } from '../../../lib/http/route.ts';
 import { sqlState } from '../../../lib/postgres/database-error.ts';
 import type { Condition, RowValues, Statement } from '../../../lib/postgres/statement.ts';
+import type { JsonRow } from '../../../lib/postgres/table-reads.ts';
 import { type Problem, problem, thrownErrors } from '../../../lib/problems.ts';
 import { camelCase, pascalCase, snakeCase, toRow } from '../../../lib/runtime/casing.ts';
 import type { FieldErrors } from '../../../lib/runtime/field-error.ts';
@@ -85,10 +86,10 @@ export function ownText(
   const field = pascalCase(namesEntities);
 
   return json => {
-    const record = JSON.parse(json) as Record<string, unknown>;
+    const record: Record<string, readonly number[]> = JSON.parse(json);
     return JSON.stringify({
       ...record,
-      [field]: idsShownTo(record[field] as number[], entityId ?? 0),
+      [field]: idsShownTo(record[field] ?? [], entityId ?? 0),
     });
   };
 }
@@ -119,8 +120,8 @@ export async function respondWith(
   resource: ResourceDefinition,
   context: RequestContext,
   cacheKey: string,
-  select: () => Statement,
-  toResponse: (rows: RowValues[]) => Representation | Promise<Representation>,
+  select: () => Statement<JsonRow>,
+  toResponse: (rows: JsonRow[]) => Representation | Promise<Representation>,
 ): Promise<Representation> {
   const toOwn = ownText(resource, context.caller);
   if (resource.isCached && !toOwn) {
@@ -128,7 +129,7 @@ export async function respondWith(
   }
 
   const rows = await context.read(select());
-  return toResponse(toOwn ? rows.map(row => ({ ...row, json: toOwn(row.json as string) })) : rows);
+  return toResponse(toOwn ? rows.map(({ json }) => ({ json: toOwn(json) })) : rows);
 }
 
 /**

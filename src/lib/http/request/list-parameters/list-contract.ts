@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { camelCase } from '../../../runtime/casing.ts';
+import { schemaOf } from '../../schema-of.ts';
 import { type ListField, type ListFieldKind, listField } from './list-field.ts';
 
 export interface SortKey {
@@ -95,7 +96,7 @@ export function listContract(options: ListOptions): ListContract {
   const fields = new Map<string, ListField>();
   for (const [name, schema] of Object.entries(view.shape)) {
     const isComputed = computed.includes(name);
-    const field = listField(name, schema as z.ZodType, {
+    const field = listField(name, schemaOf(schema), {
       isSortable: !longTexts.includes(name),
       isComputed,
     });

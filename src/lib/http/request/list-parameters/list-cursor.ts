@@ -29,7 +29,7 @@ export function readCursor(
     const item: unknown = items[i + 1];
     return item === null || typeof item === 'string' ? readCursorValue(field, item) : undefined;
   });
-  return values.some(value => value === undefined) ? undefined : (values as (string | null)[]);
+  return values.every(value => value !== undefined) ? values : undefined;
 }
 
 /** @param parts the list, its order and its filters */

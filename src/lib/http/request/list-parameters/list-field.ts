@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { readDecimal } from '../../../runtime/exact-number.ts';
 import type { FieldError } from '../../../runtime/field-error.ts';
+import { schemaOf } from '../../schema-of.ts';
 import { emailPart, readEmail } from '../email.ts';
 import { fieldErrorOf } from '../field-error-of.ts';
 import { codeFormat, controlCharacters, moment, normalText } from '../fields.ts';
@@ -42,9 +43,9 @@ export function listField(
   { isSortable, isComputed }: Pick<ListField, 'isSortable' | 'isComputed'>,
 ): ListField | undefined {
   const isNullable = schema instanceof z.ZodNullable;
-  const inner = isNullable ? (schema.unwrap() as z.ZodType) : schema;
+  const inner = isNullable ? schemaOf(schema.unwrap()) : schema;
   const isList = inner instanceof z.ZodArray;
-  const one = isList ? (inner.element as z.ZodType) : inner;
+  const one = isList ? schemaOf(inner.element) : inner;
   const kind = kindOf(one);
   if (!kind || (isList && kind !== 'integer')) return undefined;
 
@@ -173,9 +174,7 @@ export function readChoice(text: string, values: readonly string[]): FieldValue 
 
 function readMoment(text: string): FieldValue {
   const { data, error } = moment().safeParse(text);
-  return error
-    ? { error: fieldErrorOf(error.issues[0] as z.core.$ZodIssue, text) }
-    : { value: data.toISOString() };
+  return error ? { error: fieldErrorOf(error.issues[0]!, text) } : { value: data.toISOString() };
 }
 
 /** `2026-01-31 12:00:00.123456+00`, and a date that exists: the first year is 1. */

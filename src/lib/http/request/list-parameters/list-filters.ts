@@ -34,15 +34,15 @@ export function readFilters(
 
     const { name, operatorName } = partsOf(parameter);
     const field = fields.get(name);
+    const operator = field && findOperator(field, operatorName);
     const read: FieldValue = field
-      ? readOperand(field, operatorName, text)
+      ? readOperand(field, operator, text)
       : { error: name === '' ? malformedFilter : unknownField };
-    if (!field || read.error) {
+    if (!field || !operator || read.error) {
       errors[parameter] ??= [read.error ?? unknownField];
       continue;
     }
 
-    const operator = (operatorName ?? 'equal') as Operator;
     const id = `${field.name} ${operator}`;
     const filter = filters.get(id) ?? { field, operator, values: [] };
     filters.set(id, filter);
@@ -105,16 +105,22 @@ const unknownField: FieldError = {
 };
 
 /** @param operatorName the name in the second brackets; equality has none */
-function readOperand(field: ListField, operatorName: string | undefined, text: string): FieldValue {
-  const allowed: readonly string[] = operatorsOf(field);
-  if (operatorName !== undefined && !allowed.includes(operatorName)) {
+function findOperator(field: ListField, operatorName: string | undefined): Operator | undefined {
+  if (operatorName === undefined) return 'equal';
+  return operatorsOf(field).find(operator => operator === operatorName);
+}
+
+/** @param operator undefined for a name that is none of the field */
+function readOperand(field: ListField, operator: Operator | undefined, text: string): FieldValue {
+  if (operator === undefined) {
+    const allowed = operatorsOf(field);
     const message =
       allowed.length > 0
         ? `has no such operator, only ${allowed.join(', ')}, and none for equality`
         : 'has no operator: only equality';
     return { error: { message, code: 'unknown', values: allowed } };
   }
-  if (takesFlag(operatorName as Operator)) return readChoice(text, ['true', 'false']);
+  if (takesFlag(operator)) return readChoice(text, ['true', 'false']);
 
-  return readValue(field, text, operatorName !== undefined);
+  return readValue(field, text, operator !== 'equal');
 }

@@ -199,7 +199,7 @@ function readIncludes(
 ): Include[] {
   if (text === null || includes.length === 0) return [];
   const names = text.split(',');
-  if (!names.every(name => (includes as readonly string[]).includes(name))) {
+  if (!names.every(name => includes.some(include => include === name))) {
     errors.include ??= [
       { message: `must be ${includes.join(' or ')}`, code: 'not_allowed', values: includes },
     ];

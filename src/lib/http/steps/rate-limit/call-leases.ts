@@ -187,7 +187,7 @@ function countCall(holder: LeaseHolder, periodMs: number, now: number): void {
 /** Drops the leases that have ended or have no call left. */
 function dropEnded(holder: LeaseHolder, now: number): void {
   while (holder.leases[0] && (holder.leases[0].left === 0 || holder.leases[0].endsAt <= now)) {
-    const { left } = holder.leases.shift() as Lease;
+    const { left } = holder.leases.shift()!;
     if (left > 0) lose(holder, left, now);
   }
 }

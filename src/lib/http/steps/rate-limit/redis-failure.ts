@@ -1,3 +1,5 @@
+import { asError, codeOf } from '../../../narrow.ts';
+
 /**
  * The reason why Redis did not count: a code to search for, and the text of Redis or of the
  * connection.
@@ -18,10 +20,10 @@ const clusterReasons = new Set(['MOVED', 'ASK', 'CLUSTERDOWN', 'CROSSSLOT']);
  * which contain addresses of clients.
  */
 export function redisFailure(error: unknown): RedisFailure {
-  const { code, message = '' } = error as { code?: string; message?: string };
+  const { message } = asError(error);
   const detail = message.replace(/,? with args beginning with:.*$/s, '');
 
-  return { reason: code ?? replyCode(detail) ?? 'no reply', detail };
+  return { reason: codeOf(error) ?? replyCode(detail) ?? 'no reply', detail };
 }
 
 /**

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { connect, isIP, type TcpNetConnectOpts } from 'node:net';
 import { Redis, type RedisOptions, ReplyError } from 'ioredis';
 import { OperatorError } from '../../../log/operator-error.ts';
+import { asError, codeOf } from '../../../narrow.ts';
 import { within } from '../../../runtime/within.ts';
 import { beginPacket, sendPacket } from '../../../seams/redis-packet.ts';
 import { type CallBatch, createCallBatches } from './call-batches.ts';
@@ -97,7 +98,7 @@ export class RedisWindows implements SharedWindows {
   reconnect(cause: unknown): void {
     if (!this.#isReady) return; // ioredis is connecting
 
-    this.#connectionError = cause as Error;
+    this.#connectionError = asError(cause);
     this.#redis.disconnect(true);
   }
 
@@ -173,7 +174,7 @@ const cutCodes = new Set([connectionClosed, 'ECONNRESET', 'EPIPE']);
  * True if the other side has ended the connection without a message, or the message was lost.
  */
 function isCut(error: Error): boolean {
-  return cutCodes.has((error as NodeJS.ErrnoException).code ?? '');
+  return cutCodes.has(codeOf(error) ?? '');
 }
 
 /**
@@ -209,7 +210,7 @@ function acceptNeedlessPassword(redis: Redis): void {
     try {
       return await send(credentials);
     } catch (error) {
-      const { message } = error as Error;
+      const { message } = asError(error);
       if (/no password is set|without any password configured/.test(message)) return 'OK';
       if (!/wrong number of arguments/.test(message)) throw error;
       throw new Error('WRONGPASS this Redis has no users: leave the user out of REDIS_URL');
