@@ -1,5 +1,6 @@
 import type { Argument, Command, Option } from 'commander';
 import { storedKindOf } from '../command/operation-fields.ts';
+import type { Candidate } from '../command/stored-values.ts';
 import { fieldLabel } from '../command/texts.ts';
 import { fieldOf } from './command-fields.ts';
 import { isNamed, positionAfter } from './position.ts';
@@ -58,8 +59,19 @@ function ask(field: Argument | Option, slug: string | undefined): Promise<string
   return readAnswer(hint ? `${label} (${hint})` : label, async start => {
     const { candidatesFor } = await import('./complete.ts');
     const values = await candidatesFor(field, slug === undefined ? [] : [slug], start);
-    return values.map(({ value }) => value).filter(value => value.startsWith(start));
+    return shownCandidates(values.filter(({ value }) => value.startsWith(start)));
   });
+}
+
+/**
+ * Returns what Tab shows: the only value, which it inserts, or each one with its meaning,
+ * because a number or an id says nothing.
+ */
+export function shownCandidates(candidates: readonly Candidate[]): string[] {
+  const isOnly = candidates.length === 1;
+  return candidates.map(({ value, description }) =>
+    isOnly || description === undefined ? value : `${value}  ${description}`,
+  );
 }
 
 function isOption(field: Argument | Option): field is Option {
