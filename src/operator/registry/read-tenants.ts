@@ -39,7 +39,7 @@ export interface TenantSummary {
   database: string;
   server: string;
   status: TenantStatus;
-  /** True for a tenant that sends no mail, and whose legacy clients and programs get no access. */
+  /** True for a tenant that sends no mail, and refuses its legacy clients and programs. */
   isolated: boolean;
   schemaVersion: string | null;
   createdAt: string;
