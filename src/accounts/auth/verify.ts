@@ -14,12 +14,15 @@ import { passwordLength } from './passwords.ts';
 const proofLifetime = '5 minutes';
 
 const isVerified = `
-  select 1 from sessions where id = $1::uuid and coalesce(verified_at, created_at) > now() - interval '${proofLifetime}'`;
+  select from sessions
+   where id = $1::uuid and revoked_at is null
+     and coalesce(verified_at, created_at) > now() - interval '${proofLifetime}'`;
 
 /**
  * Requires that the person has proved the password within the last five minutes, by the login
  * of the session or by `POST /api/v1/auth/verify`. So a token that somebody has left behind
- * does not suffice. A program, and a legacy client, can prove nothing.
+ * does not suffice, nor does a session that was revoked a moment ago, which a cache may still
+ * have as valid. A program, and a legacy client, can prove nothing.
  * @throws {Problem} `verification_required`
  */
 export async function requireVerified(query: QueryControl, { sessionId }: Caller): Promise<void> {

@@ -66,7 +66,7 @@ export async function changeManagedUser<User extends Managed, View extends z.Zod
     return kind.byId(tenantId, user.id);
   };
 
-  return viewOf<z.output<View>>(await changePeople(services, context, changeFound, entityId));
+  return viewOf<z.output<View>>(await changePeople(services, context, changeFound, { entityId }));
 }
 
 /** Returns the id of the user that a path names; undefined when no user can have it. */

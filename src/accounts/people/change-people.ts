@@ -45,9 +45,20 @@ export interface HeldEntity {
   readonly errors: FieldErrors;
 }
 
+interface PeopleChangeOptions {
+  /** Of the business entity that a user shall belong to; null: to none. */
+  readonly entityId?: number | null;
+  /**
+   * Requires more of the caller than the management of users. A repeated request is refused by
+   * it, too: its response may have a secret, and the caller may have lost rights since.
+   */
+  readonly requireAllowed?: (transaction: PeopleTransaction) => Promise<unknown>;
+}
+
 /**
  * Changes users or roles of the caller's tenant in one transaction of the control database,
- * which writes the audit entries. A repeated `Idempotency-Key` makes the change once.
+ * which writes the audit entries. A repeated `Idempotency-Key` makes the change once; its caller
+ * needs the rights at each request.
  *
  * A tenant always has an active user who can manage its people, whatever its administrators do
  * at the same time:
@@ -65,7 +76,6 @@ export interface HeldEntity {
  *
  * @param change makes the change, and returns the statement that reads the result. Its second
  *   argument is the business entity, or the error of `EntityId`
- * @param entityId of the business entity that a user shall belong to
  * @returns the rows of that statement
  * @throws {Problem} `rate_limited`; `forbidden` when I1 or I3 does not hold, `wrong_state` when
  *   I2 does not; `unavailable` when another process does not free the lock within 2 s
@@ -74,7 +84,7 @@ export async function changePeople(
   { control, peopleLimits }: Pick<AuthServices, 'control' | 'peopleLimits'>,
   context: RequestContext,
   change: (transaction: PeopleTransaction, entity: HeldEntity) => Promise<Statement>,
-  entityId: number | null = null,
+  { entityId = null, requireAllowed }: PeopleChangeOptions = {},
 ): Promise<RowValues[]> {
   requireScopeAll(context.caller);
   const administrator = { tenantGuid: context.tenant.guid, userId: context.caller.userId };
@@ -88,7 +98,7 @@ export async function changePeople(
       return change(transaction, entity);
     };
     for (;;) {
-      const rows = await attempt(control, context, limited);
+      const rows = await attempt(control, context, limited, requireAllowed);
       if (rows && !context.repeatable?.isReplayed) await peopleLimits.countChange(administrator);
       if (rows) return rows;
       if (performance.now() > waitUntil) throw problem('unavailable');
@@ -118,7 +128,9 @@ export function errorsOfPeople(
   };
 
   return thrownErrors(() =>
-    changePeople(services, context, checkOnly, isInteger(entityId) ? entityId : undefined),
+    changePeople(services, context, checkOnly, {
+      entityId: isInteger(entityId) ? entityId : null,
+    }),
   );
 }
 
@@ -184,6 +196,7 @@ async function attempt(
   control: ControlDatabase,
   context: RequestContext,
   change: (transaction: PeopleTransaction) => Promise<Statement>,
+  requireAllowed: PeopleChangeOptions['requireAllowed'],
 ): Promise<RowValues[] | undefined> {
   const once = context.repeatable;
 
@@ -191,10 +204,12 @@ async function attempt(
     if (!(await tryLockPeople(query, context.tenant.id))) return undefined;
     await setActor(query, context.actor);
 
+    const permissions = await requireManager(query, context);
+    await requireAllowed?.({ query, permissions });
+
     const run = <Row extends object = RowValues>({ name, text, values }: Statement<Row>) =>
       query<Row>(name, text, values);
     const changeChecked = async (): Promise<Statement> => {
-      const permissions = await requireManager(query, context);
       const wasManaged = context.caller.program && (await hasManager(query, context.tenant.id));
       const result = await change({ query, permissions });
       if (wasManaged && !(await hasManager(query, context.tenant.id))) {

@@ -206,7 +206,7 @@ export function inviteRoute(services: AuthServices): TenantRoute {
         return managedPeople.byId(tenant.id, id);
       };
 
-      const rows = await changePeople(services, context, invite, body.EntityId);
+      const rows = await changePeople(services, context, invite, { entityId: body.EntityId });
       services.mails.wake();
 
       return viewOf<UserView>(rows);

@@ -4,14 +4,14 @@ import { keyDays } from '../../control/key-lifetime.ts';
 import { controlReads } from '../../control/tenant-queues.ts';
 import { longId, moment } from '../../lib/http/request/fields.ts';
 import { isUuid } from '../../lib/http/request/uuid.ts';
-import { nothing } from '../../lib/postgres/statement.ts';
+import { nothing, type Statement } from '../../lib/postgres/statement.ts';
 import { fieldProblem, problem } from '../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { readList } from '../../tenancy/lists/read-page.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { requireVerified } from '../auth/verify.ts';
 import { findManagedUser, managedId } from '../people/change-managed-user.ts';
-import { changePeople } from '../people/change-people.ts';
+import { changePeople, type PeopleTransaction } from '../people/change-people.ts';
 import { viewOf } from '../people/user-statements.ts';
 import { makeKey, openMadeKey, revokeKey, revokeKeysMadeBy } from './program-keys.ts';
 import { managedPrograms } from './program-records.ts';
@@ -108,24 +108,20 @@ export function keyRoutes(services: AuthServices): TenantRoute[] {
       handler: async ({ body, params }, context) => {
         const { caller, tenant } = context;
         const expiresAt = expiryOf(body.ExpiresAt, services.tokens.now() * 1_000);
-        const rows = await changePeople(services, context, async transaction => {
-          const program = await findManagedUser(
-            managedPrograms,
-            transaction,
-            tenant.id,
-            managedId(params),
-          );
+        const findProgram = (transaction: PeopleTransaction) =>
+          findManagedUser(managedPrograms, transaction, tenant.id, managedId(params));
+        const requireAllowed = async (transaction: PeopleTransaction): Promise<void> => {
+          await findProgram(transaction);
           await requireVerified(transaction.query, caller);
-          const request = {
-            tenantId: tenant.id,
-            programId: program.id,
-            madeBy: caller.userId,
-            expiresAt,
-          };
+        };
+        const make = async (transaction: PeopleTransaction): Promise<Statement> => {
+          const { id: programId } = await findProgram(transaction);
+          const request = { tenantId: tenant.id, programId, madeBy: caller.userId, expiresAt };
 
           return makeKey(transaction, request, services.secrets);
-        });
+        };
 
+        const rows = await changePeople(services, context, make, { requireAllowed });
         return openMadeKey(rows, services.secrets);
       },
     }),

@@ -126,7 +126,7 @@ export function programRoutes(services: AuthServices): TenantRoute[] {
           context,
           async (transaction, entity) =>
             programById(tenantId, await addProgram(transaction, tenantId, body, entity)),
-          body.EntityId,
+          { entityId: body.EntityId },
         );
 
         return viewOf<ProgramView>(rows);
