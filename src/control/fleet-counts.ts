@@ -100,8 +100,11 @@ const fleetCounts = `
          (select json_build_object(
               'waiting', count(*),
               'longestWaitSeconds', greatest(0, coalesce(extract(epoch from now() - min(m.created_at)), 0)))
-            from mail_deliveries m join tenants t on t.id = tenant_id
-           where m.state = 'waiting' and t.status = 'active') as mails`;
+            from (select tenant_id, created_at from mail_deliveries where state = 'waiting'
+                   union all
+                  select tenant_id, created_at from account_notices where state = 'waiting') m
+            join tenants t on t.id = tenant_id
+           where t.status = 'active') as mails`;
 
 /**
  * Returns a function that reads the counts of the fleet, at most once in 10 s. When the control

@@ -94,6 +94,8 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
 
   services.webhooks.start();
   services.mails.start();
+  services.notices.start();
+  services.endingKeys.start();
 
   const beginStop = (): void => {
     stopping.abort();

@@ -5,9 +5,12 @@ import { ProgramKeyUses } from '../accounts/auth/program-key-uses.ts';
 import { createTokenSettings } from '../accounts/auth/token-settings.ts';
 import { createUsageCounter } from '../accounts/auth/usage-counter.ts';
 import { accountLinks } from '../accounts/mails/account-link.ts';
-import { MailDispatcher } from '../accounts/mails/mail-dispatcher.ts';
+import { DeliverySource } from '../accounts/mails/delivery-source.ts';
+import { EndingKeys } from '../accounts/mails/ending-keys.ts';
+import { type MailCounts, MailDispatcher } from '../accounts/mails/mail-dispatcher.ts';
 import { addWebhookMails } from '../accounts/mails/mail-requests.ts';
 import { openMailTransport } from '../accounts/mails/mail-transport.ts';
+import { NoticeSource } from '../accounts/mails/notice-source.ts';
 import { Announcer } from '../control/announcer.ts';
 import { Beat } from '../control/beat.ts';
 import { ChangeFeed } from '../control/change-feed.ts';
@@ -37,6 +40,7 @@ import { HeldFeeds } from '../sales/events/held-feeds.ts';
 import { ImportRunner } from '../sales/imports/import-runner.ts';
 import { UsageRecorder } from '../sales/usage/usage-recorder.ts';
 import { createUsageStore } from '../sales/usage/usage-store.ts';
+import { readWebhooksOf } from '../sales/webhooks/made-webhooks.ts';
 import { createWebhookSender } from '../sales/webhooks/send-webhook.ts';
 import { WebhookDispatcher } from '../sales/webhooks/webhook-dispatcher.ts';
 import { ResponseCache } from '../tenancy/response-cache/response-cache.ts';
@@ -250,19 +254,42 @@ async function startParts(
   const background = createBackgroundTasks(log);
   closing.add(() => atMost(background.drain(), backgroundDrainMs));
 
+  const transport = openMailTransport(config, log);
+  closing.add(() => transport.close());
+
+  const mailCounts: MailCounts = { sent: 0, failed: 0, refused: 0 };
+  const sending = { directory, transport, counts: mailCounts, mailFrom: config.mailFrom, log };
   const mails = new MailDispatcher({
-    control,
-    directory,
-    secrets,
-    transport: openMailTransport(config, log),
-    mailFrom: config.mailFrom,
-    accountLink: accountLinks(config),
-    publicUrl: config.publicUrl,
-    rate: config.rateLimits.mails,
-    log,
-    processId: process.id,
+    ...sending,
+    source: new DeliverySource({
+      control,
+      secrets,
+      accountLink: accountLinks(config),
+      publicUrl: config.publicUrl,
+      rate: config.rateLimits.mails,
+      processId: process.id,
+    }),
   });
   closing.add(() => mails.stop());
+
+  const notices = new MailDispatcher({
+    ...sending,
+    source: new NoticeSource({
+      control,
+      publicUrl: config.publicUrl,
+      readWebhooks: (tenant, userId) => readWebhooksOf(databases, tenant, userId),
+      log,
+      processId: process.id,
+    }),
+  });
+  closing.add(() => notices.stop());
+
+  const endingKeys = new EndingKeys({
+    control,
+    now: databaseNow,
+    onAdded: () => notices.wake(),
+  });
+  closing.add(() => endingKeys.stop());
 
   const webhooks = new WebhookDispatcher({
     control,
@@ -302,7 +329,7 @@ async function startParts(
     secrets,
     passwords,
     logOutput,
-    mails: mails.counts,
+    mails: mailCounts,
     rateLimitStore,
     webhooks: webhooks.counts,
     heldFeeds,
@@ -318,6 +345,8 @@ async function startParts(
     changeStreams,
     webhooks,
     mails,
+    notices,
+    endingKeys,
     peopleLimits: createPeopleLimits(rateLimitStore, config.rateLimits.people),
     metrics,
     countRequest: (outcome: RequestOutcome): void => {

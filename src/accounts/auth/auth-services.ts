@@ -4,6 +4,8 @@ import type { Directory } from '../../control/directory.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
 import type { Rate } from '../../lib/http/steps/rate-limit/sliding-window.ts';
 import type { MailDispatcher } from '../mails/mail-dispatcher.ts';
+import type { LeasedMail } from '../mails/mail-queue.ts';
+import type { LeasedNotice } from '../mails/notice-queue.ts';
 import type { TokenSettings } from './access-token.ts';
 import type { PeopleLimits } from './limit-people.ts';
 import type { Passwords } from './passwords.ts';
@@ -20,7 +22,8 @@ export interface AuthServices {
   tokens: TokenSettings;
   usage: UsageCounter;
   keyUses: Pick<ProgramKeyUses, 'note'>;
-  mails: Pick<MailDispatcher, 'wake'>;
+  mails: Pick<MailDispatcher<LeasedMail>, 'wake'>;
+  notices: Pick<MailDispatcher<LeasedNotice>, 'wake'>;
   /** Maximum mails to one account. */
   mailRate: Rate;
   peopleLimits: PeopleLimits;

@@ -159,7 +159,7 @@ const maxNameText = 50; // code points
  * Returns the letters of a name, shortened: a name must not carry a link or a telephone number
  * into the mail.
  */
-function nameText(name: string): string {
+export function nameText(name: string): string {
   const letters = name.replaceAll(/[^\p{L}\p{M}'’-]+/gu, ' ').trim();
   return [...letters].slice(0, maxNameText).join('');
 }

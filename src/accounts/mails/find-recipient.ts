@@ -4,16 +4,11 @@ import {
   transactControl,
 } from '../../control/database.ts';
 import type { Rate } from '../../lib/http/steps/rate-limit/sliding-window.ts';
+import type { NotSent } from './mail-dispatcher.ts';
 import { linkLifetimes } from './mail-link.ts';
 import type { LeasedMail, MailAbout, MailKind } from './mail-queue.ts';
 import { dailyRate, isCounted, removeReplacedDeliveries, withdrawnMails } from './mail-requests.ts';
 import { removeOldDeliveries, removeUnconfirmed } from './remove-old-deliveries.ts';
-
-/**
- * The reason why a mail is not sent. `unknown`: nobody has the address; `limited`: the address
- * has received as many as it may; `replaced`: a later mail is sent in its place.
- */
-export type NotFound = 'unknown' | 'limited' | 'replaced';
 
 /**
  * The mails of a kind that all clients together can cause, as a multiple of those of one
@@ -104,7 +99,7 @@ export function findRecipient(
   control: ControlDatabase,
   mail: LeasedMail,
   rate: Rate,
-): Promise<LeasedMail | NotFound> {
+): Promise<LeasedMail | NotSent> {
   return transactControl(control, async query => {
     const user = await findKnown(query, mail);
     if (!user) return 'unknown';
@@ -170,7 +165,7 @@ async function enterUser(
   mail: LeasedMail,
   user: KnownUser,
   rate: Rate,
-): Promise<LeasedMail | NotFound> {
+): Promise<LeasedMail | NotSent> {
   const { kind, about, lifetime } = helpfulMail(mail, user);
   const { id } = mail;
   await removeReplacedDeliveries(query, user.id, { id, kind, about });

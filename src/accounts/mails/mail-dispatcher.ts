@@ -1,30 +1,55 @@
 import type { Logger } from 'pino';
-import type { ControlDatabase } from '../../control/database.ts';
 import type { Directory } from '../../control/directory.ts';
 import { createLeaseLoop } from '../../control/lease-loop.ts';
 import type { TenantRecord } from '../../control/records.ts';
 import type { Config } from '../../lib/config/config.ts';
-import type { Rate } from '../../lib/http/steps/rate-limit/sliding-window.ts';
 import { describeError } from '../../lib/log/describe-error.ts';
 import { errorFact } from '../../lib/narrow.ts';
 import { atMost } from '../../lib/runtime/within.ts';
-import { type ComposeServices, composeMail } from './compose-mail.ts';
-import { findRecipient } from './find-recipient.ts';
 import { describeMailFailure } from './mail-failure.ts';
-import { type BegunMail, type LeasedMail, MailQueue } from './mail-queue.ts';
-import { type MailTransport, maxConnections } from './mail-transport.ts';
+import type { MailTransport, Message } from './mail-transport.ts';
+import type { WaitingMail, WaitingMails } from './waiting-mails.ts';
 
-interface MailDispatcherOptions extends ComposeServices {
-  readonly control: ControlDatabase;
+interface MailDispatcherOptions<Mail extends WaitingMail> {
+  readonly source: MailSource<Mail>;
   readonly directory: Pick<Directory, 'tenant'>;
-  readonly transport: MailTransport;
+  readonly transport: Pick<MailTransport, 'send'>;
+  /** Counts the mails and attempts of this process. */
+  readonly counts: MailCounts;
   /** `MAIL_FROM`. The name of the tenant replaces the name in it. */
   readonly mailFrom: Config['mailFrom'];
-  /** Maximum mails to one account. */
-  readonly rate: Rate;
   readonly log: Logger;
-  /** Identifies this process. */
-  readonly processId: string;
+}
+
+/** The mails of one table, and how they come to a recipient and a text. */
+export interface MailSource<Mail extends WaitingMail> {
+  readonly queue: WaitingMails<Mail>;
+  /** Maximum mails of the table that the process tries at the same time. */
+  readonly maxRunning: number;
+  /** How often the process looks for mails of others, in ms. */
+  readonly pollMs: number;
+  /** The reason why a mail is not sent after its time. */
+  readonly expiredReason: string;
+  /** False while no mail can be composed. */
+  isReady(): boolean;
+  findRecipient(mail: Mail): Promise<Mail | NotSent>;
+  /** Begins an attempt. Undefined: there is none, because the mail ends, waits, or is lost. */
+  begin(mail: Mail, tenant: TenantRecord): Promise<BegunAttempt | undefined>;
+}
+
+/**
+ * The reason why a mail is not sent. `unknown`: there is nobody to get it; `limited`: the
+ * account has got as many as it may; `replaced`: a later mail is sent in its place.
+ */
+export type NotSent = 'unknown' | 'limited' | 'replaced';
+
+/** An attempt that has begun. */
+export interface BegunAttempt {
+  /** Its number, from 1. */
+  readonly attempt: number;
+  readonly email: string;
+  /** Composes the mail: each attempt composes the same one. */
+  readonly compose: () => Message;
 }
 
 /** Mails and attempts of this process since its start. */
@@ -49,7 +74,6 @@ const mailRetryDelaysMs: readonly number[] = [
  * Each wait is up to a tenth longer, so that mails that failed together are not tried together.
  */
 const jitter = 0.1;
-const pollMs = 1_000;
 /** After a mail server has asked for patience, it gets one mail at a time. */
 const patienceMs = minuteMs;
 /**
@@ -62,26 +86,26 @@ const stopMs = 1_000;
  * it, or its last retry fails. Isolated tenants, such as copies of others, send none. The log
  * has neither address nor text.
  */
-export class MailDispatcher {
-  readonly counts: MailCounts = { sent: 0, failed: 0, refused: 0 };
-  readonly #options: MailDispatcherOptions;
-  readonly #queue: MailQueue;
+export class MailDispatcher<Mail extends WaitingMail> {
+  readonly #options: MailDispatcherOptions<Mail>;
+  readonly #source: MailSource<Mail>;
+  readonly #queue: WaitingMails<Mail>;
   readonly #loop: ReturnType<typeof createLeaseLoop>;
   readonly #senderAddress: string;
   readonly #running = new Set<Promise<void>>();
   readonly #stopping = new AbortController();
   #patientUntil = Number.NEGATIVE_INFINITY;
-  #lookedUp: Promise<unknown> = Promise.resolve();
 
-  constructor(options: MailDispatcherOptions) {
-    const { control, processId, mailFrom } = options;
+  constructor(options: MailDispatcherOptions<Mail>) {
+    const { source, mailFrom } = options;
     this.#options = options;
-    this.#queue = new MailQueue(control, processId);
+    this.#source = source;
+    this.#queue = source.queue;
     this.#senderAddress = /<([^<>]+)>\s*$/.exec(mailFrom)?.[1] ?? mailFrom.trim();
     this.#loop = createLeaseLoop({
       lease: () => this.#lease(),
       renew: this.#queue.leases.renew,
-      pollMs,
+      pollMs: source.pollMs,
     });
   }
 
@@ -104,7 +128,6 @@ export class MailDispatcher {
     await this.#settled(stopMs);
     this.#stopping.abort();
     await this.#settled(stopMs);
-    this.#options.transport.close();
   }
 
   async #settled(ms: number): Promise<void> {
@@ -112,10 +135,10 @@ export class MailDispatcher {
   }
 
   async #lease(): Promise<void> {
-    const most = performance.now() < this.#patientUntil ? 1 : maxConnections;
+    const most = performance.now() < this.#patientUntil ? 1 : this.#source.maxRunning;
     const places = most - this.#running.size;
-    // A mail that ends wakes the loop. Without the present key, no link can be made.
-    if (places <= 0 || !this.#options.secrets.isReady) return;
+    // A mail that ends wakes the loop.
+    if (places <= 0 || !this.#source.isReady()) return;
 
     for (const mail of await this.#queue.lease(places)) {
       const running = this.#deliver(mail)
@@ -129,58 +152,42 @@ export class MailDispatcher {
   }
 
   /** Tries a mail once. */
-  async #deliver(mail: LeasedMail): Promise<void> {
-    const { control, rate, log } = this.#options;
-
+  async #deliver(mail: Mail): Promise<void> {
+    const { directory, log } = this.#options;
     if (mail.isExpired && mail.userId === null) return this.#queue.remove(mail);
-    if (mail.isExpired) return this.#refuse(mail, 'its link has expired', {});
-    if (mail.userId !== null) return this.#serve(mail);
+    if (mail.isExpired) return this.#refuse(mail, this.#source.expiredReason, {});
 
-    const found = await this.#inTurn(() => findRecipient(control, mail, rate));
+    const found = await this.#source.findRecipient(mail);
     if (found === 'limited') {
       log.info(
         { event: 'mail_limited', ...fieldsOf(mail) },
         'a mail was not sent: the account has got as many as it may',
       );
     }
-    return typeof found === 'string' ? this.#queue.remove(mail) : this.#serve(found);
-  }
+    if (typeof found === 'string') return this.#queue.remove(mail);
 
-  /** Tries a mail whose recipient is known. */
-  async #serve(mail: LeasedMail): Promise<void> {
-    const { directory, log } = this.#options;
     const tenant = await directory.tenant(mail.tenantGuid);
-    if (tenant?.status !== 'active') return this.#postpone(mail, 'the tenant is not served');
+    if (tenant?.status !== 'active') return this.#postpone(found, 'the tenant is not served');
     if (tenant.isIsolated) {
       log.info(
-        { event: 'mail_withheld', ...fieldsOf(mail) },
+        { event: 'mail_withheld', ...fieldsOf(found) },
         'a mail was not sent, because the tenant is isolated',
       );
-      return this.#queue.refuse(mail, 'the tenant is isolated', mail.mayHaveArrived);
+      return this.#queue.refuse(found, 'the tenant is isolated', found.mayHaveArrived);
     }
 
-    const begun = await this.#queue.begin(mail);
-    return begun ? this.#send(mail, begun, tenant) : this.#queue.endReplaced(mail);
+    const begun = await this.#source.begin(found, tenant);
+    return begun && this.#send(found, begun, tenant);
   }
 
-  /**
-   * Looks one recipient up at a time: a look-up waits for changes of the user, and holds a
-   * connection meanwhile.
-   */
-  #inTurn<Result>(lookUp: () => Promise<Result>): Promise<Result> {
-    const result = this.#lookedUp.then(lookUp);
-    this.#lookedUp = result.catch(() => {});
-    return result;
-  }
-
-  async #send(mail: LeasedMail, begun: BegunMail, tenant: TenantRecord): Promise<void> {
+  async #send(mail: Mail, begun: BegunAttempt, tenant: TenantRecord): Promise<void> {
     const { transport } = this.#options;
     const stopping = this.#stopping.signal;
     const from = { name: tenant.name, address: this.#senderAddress };
     let isHandedOver = false;
 
     try {
-      const message = { ...composeMail(this.#options, tenant, mail, begun), from };
+      const message = { ...begun.compose(), from };
       await transport.send(message, () => (isHandedOver = true), stopping);
     } catch (error) {
       // The reply of a mail server is certain. Without one, it may have accepted all of the
@@ -191,15 +198,15 @@ export class MailDispatcher {
       return this.#fail({ ...mail, mayHaveArrived }, begun, error);
     }
 
-    this.counts.sent++;
+    this.#options.counts.sent++;
     await this.#queue.accept(mail);
   }
 
-  async #fail(mail: LeasedMail, { attempt, email }: BegunMail, error: unknown): Promise<void> {
+  async #fail(mail: Mail, { attempt, email }: BegunAttempt, error: unknown): Promise<void> {
     const { log } = this.#options;
     const { reason, isFinal, isOverloaded, answer } = describeMailFailure(error, email);
     const wait = mailRetryDelaysMs[attempt - 1];
-    this.counts.failed++;
+    this.#options.counts.failed++;
     if (isOverloaded) this.#patientUntil = performance.now() + patienceMs;
     if (isFinal || wait === undefined) return this.#refuse(mail, reason, { attempt, ...answer });
 
@@ -217,8 +224,8 @@ export class MailDispatcher {
     await this.#queue.postpone(mail, { reason, delayMs, mayHaveArrived: mail.mayHaveArrived });
   }
 
-  async #refuse(mail: LeasedMail, reason: string, answer: object): Promise<void> {
-    this.counts.refused++;
+  async #refuse(mail: Mail, reason: string, answer: object): Promise<void> {
+    this.#options.counts.refused++;
     this.#options.log.error(
       { event: 'mail_refused', ...fieldsOf(mail), reason, ...answer },
       'a mail was not accepted, and is not tried again',
@@ -230,7 +237,7 @@ export class MailDispatcher {
    * Postpones a mail after a defect. While the control database is away, the lease ends by
    * itself, and the mail is tried again then.
    */
-  async #afterDefect(mail: LeasedMail, error: unknown): Promise<void> {
+  async #afterDefect(mail: Mail, error: unknown): Promise<void> {
     this.#options.log.error(
       { event: 'background_failed', task: 'mail', ...fieldsOf(mail), err: describeError(error) },
       'a background task failed',
@@ -238,7 +245,7 @@ export class MailDispatcher {
     await this.#postpone(mail, 'the service could not send it').catch(() => {});
   }
 
-  async #postpone(mail: LeasedMail, reason: string): Promise<void> {
+  async #postpone(mail: Mail, reason: string): Promise<void> {
     await this.#queue.postpone(mail, {
       reason,
       delayMs: minuteMs,
@@ -247,6 +254,6 @@ export class MailDispatcher {
   }
 }
 
-function fieldsOf({ tenantGuid, kind, traceId }: LeasedMail): object {
+function fieldsOf({ tenantGuid, kind, traceId }: WaitingMail): object {
   return { tenant: tenantGuid, kind, ...(traceId !== null && { traceId }) };
 }

@@ -105,7 +105,7 @@ export async function findManagedUser<User extends Managed, View extends z.ZodTy
  */
 export function disablingRoutes<User extends Managed>(
   kind: ManagedKind<User, z.ZodType<object>>,
-  services: Pick<AuthServices, 'control' | 'peopleLimits'>,
+  services: Pick<AuthServices, 'control' | 'notices' | 'peopleLimits'>,
   summaries: { readonly disable: string; readonly enable: string },
 ): TenantRoute[] {
   return (['disable', 'enable'] as const).map(action =>
@@ -120,10 +120,18 @@ export function disablingRoutes<User extends Managed>(
       volatile: kind.volatile,
       takesIdempotencyKey: true,
       problems: ['wrong_state'],
-      handler: (input, context) =>
-        changeManagedUser(kind, services, context, input, ({ query }, { id }) =>
-          setUserDisabled(query, id, action === 'disable'),
-        ),
+      handler: async (input, context) => {
+        const changed = await changeManagedUser(
+          kind,
+          services,
+          context,
+          input,
+          ({ query }, { id }) => setUserDisabled(query, id, action === 'disable'),
+        );
+        services.notices.wake();
+
+        return changed;
+      },
     }),
   );
 }

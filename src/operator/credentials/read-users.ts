@@ -29,8 +29,11 @@ const userColumns = `
   u.entity_id::float8 as "entityId",
   case when disabled_at is not null then 'disabled' when confirmed_at is not null then 'active' else 'unconfirmed' end
     as state,
-  (select concat_ws(': ', m.state, m.reason) from mail_deliveries m
-    where m.user_id = u.id order by m.id desc limit 1) as mail`;
+  (select concat_ws(': ', m.state, m.reason)
+     from (select state, reason, created_at from mail_deliveries where user_id = u.id
+            union all
+           select state, reason, created_at from account_notices where user_id = u.id) m
+    order by m.created_at desc limit 1) as mail`;
 
 /** Returns the people of a tenant, ordered by e-mail address. */
 export async function listUsers(

@@ -23,21 +23,28 @@ export interface MailFacts {
  */
 const maxWait = `interval '10 minutes'`;
 
+const mailColumns = 'tenant_id, user_id, state, reason, settled_at, expires_at, created_at';
+/** SQL: the mails that people have asked for, and the notices. */
+const allMails = `
+  select ${mailColumns} from mail_deliveries union all select ${mailColumns} from account_notices`;
+
 /** @param client connected to the control database */
 export async function readMailFacts(client: pg.Client): Promise<MailFacts> {
   const late = await client.query<{ late: number; reason: string | null }>(
-    `select count(*)::int as late, (array_agg(reason order by m.id))[1] as reason
-       from mail_deliveries m join tenants t on t.id = tenant_id
+    `select count(*)::int as late, (array_agg(reason order by m.created_at))[1] as reason
+       from (${allMails}) m join tenants t on t.id = tenant_id
       where m.state = 'waiting' and t.status = 'active' and m.created_at < now() - ${maxWait}`,
   );
-  // A mail without a user is one whose link was withdrawn: nobody waits for it.
+  // A mail without a user is one whose link was withdrawn, or an event: nobody waits for it.
   const refused = await client.query<MailFacts['refused'][number]>(
-    `select slug as tenant, s.name as server, count(*)::int as mails, coalesce(reason, 'unknown') as reason
-       from mail_deliveries m join tenants t on t.id = tenant_id join servers s on s.id = t.server_id
+    `with mails as (${allMails})
+     select slug as tenant, s.name as server, count(*)::int as mails, coalesce(reason, 'unknown') as reason
+       from mails m join tenants t on t.id = tenant_id join servers s on s.id = t.server_id
       where m.state = 'refused' and m.settled_at > now() - interval '1 day' and m.expires_at > now()
         and t.status = 'active' and not isolated
         and m.user_id is not null
-        and not exists (select from mail_deliveries later where later.user_id = m.user_id and later.id > m.id)
+        and not exists (
+          select from mails later where later.user_id = m.user_id and later.created_at > m.created_at)
       group by 1, 2, 4 order by 1, 4`,
   );
 

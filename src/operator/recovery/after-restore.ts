@@ -113,7 +113,8 @@ async function makeSafe<Replayed>(
   const programKeysRevoked = await count(
     'update program_keys set revoked_at = now() where revoked_at is null',
   );
-  const mailsWithdrawn = await count('delete from mail_deliveries');
+  const mailsWithdrawn =
+    (await count('delete from mail_deliveries')) + (await count('delete from account_notices'));
   await client.query('select pg_notify($1, $2)', [changeChannel, '*:*']);
 
   return {

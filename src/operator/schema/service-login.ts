@@ -44,6 +44,7 @@ const privileges: Record<string, string> = {
   login_networks: readAndWrite,
   registrations: readAndWrite,
   mail_deliveries: readAndWrite,
+  account_notices: readAndWrite,
   legacy_tokens: readAndWrite,
   processes: readAndWrite,
   webhook_tenants: 'select, insert, update',

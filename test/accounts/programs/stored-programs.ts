@@ -26,19 +26,27 @@ export async function storeProgram(
   return { id: Number(row?.id), guid };
 }
 
-/** Stores a key of a program that ends in a day, and returns it. */
+interface StoredKeyOptions {
+  /** When it ends, in any form that PostgreSQL reads. Default: in a day. */
+  readonly endsAt?: string;
+  /** The id of the user who has made it. */
+  readonly madeBy?: number;
+}
+
+/** Stores a key of a program, and returns it. */
 export async function storeKey(
   world: World,
   tenant: TestTenant,
   programId: number,
-): Promise<{ key: string; id: string }> {
+  { endsAt, madeBy }: StoredKeyOptions = {},
+): Promise<{ key: string; id: string; prefix: string }> {
   const { key, hash, prefix } = createProgramKey();
   const [row] = await controlSql<{ id: string }>(
     world,
-    `insert into program_keys (tenant_id, program_id, hash, prefix, expires_at)
-     values (?, ?, ?, ?, now() + interval '1 day') returning id`,
-    [tenant.id, programId, hash, prefix],
+    `insert into program_keys (tenant_id, program_id, hash, prefix, made_by, expires_at)
+     values (?, ?, ?, ?, ?, coalesce(?::timestamptz, now() + interval '1 day')) returning id`,
+    [tenant.id, programId, hash, prefix, madeBy ?? null, endsAt ?? null],
   );
 
-  return { key, id: row?.id ?? '' };
+  return { key, id: row?.id ?? '', prefix };
 }

@@ -1,0 +1,109 @@
+import { type ControlDatabase, queryControl } from '../../control/database.ts';
+import type { TenantRecord } from '../../control/records.ts';
+import type { LeasedNotice } from './notice-queue.ts';
+import type { KeysEnding, PersonDisabled } from './notice-requests.ts';
+
+/** A key of a program, as administrators recognise it. */
+export interface NamedKey {
+  readonly program: string;
+  readonly prefix: string;
+  /** When it ends, in ISO 8601. */
+  readonly endsAt: string;
+  /** The day on which it was last used; null: it was not. */
+  readonly usedOn: string | null;
+}
+
+/** Names for a mail, which has room for some. */
+export interface Named<Item> {
+  readonly items: readonly Item[];
+  /** The number of all of them. */
+  readonly count: number;
+}
+
+/** The facts of a mail on keys that end. */
+export interface EndingFacts extends KeysEnding {
+  readonly keys: Named<NamedKey>;
+}
+
+/** The facts of a mail on a person who was disabled, and may have made what goes on. */
+export interface DisabledFacts extends PersonDisabled {
+  readonly name: string;
+  readonly email: string;
+  readonly keys: Named<NamedKey>;
+  /** The names of programs. */
+  readonly programs: Named<string>;
+  /** Hosts and ports alone: the rest of a URL may contain a secret. Null: not known. */
+  readonly webhooks: Named<string> | null;
+}
+
+/** Returns the hosts to which the webhooks of a user send. */
+export type ReadWebhooks = (tenant: TenantRecord, userId: number) => Promise<readonly string[]>;
+
+/** Maximum names of a kind in a mail. */
+const maxNames = 20;
+
+/** SQL: aggregates named things as `Named`, in an order. */
+const named = (item: string, order: string): string => `
+  jsonb_build_object('count', count(*),
+                     'items', coalesce(jsonb_path_query_array(jsonb_agg(${item} order by ${order}), '$[0 to ${maxNames - 1}]'), '[]'))`;
+const namedKey = `
+  jsonb_build_object('program', p.first_name, 'prefix', k.prefix, 'endsAt', to_char(k.expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+                     'usedOn', to_char(k.last_used_at at time zone 'UTC', 'YYYY-MM-DD'))`;
+const ofPrograms = `
+  program_keys k join users p on p.id = k.program_id
+   where k.tenant_id = $1 and k.revoked_at is null and k.expires_at > now() and p.disabled_at is null`;
+const endingKeys = `
+  select ${named(namedKey, 'p.first_name, k.expires_at, k.id')} as keys from ${ofPrograms}
+     and (k.expires_at at time zone 'UTC')::date = $2::date and k.created_at < $3::timestamptz`;
+const madeThings = `
+  select concat_ws(' ', u.first_name, u.last_name) as name, u.email,
+         (select ${named(namedKey, 'p.first_name, k.expires_at, k.id')} from ${ofPrograms} and k.made_by = u.id) as keys,
+         (select ${named('p.first_name', 'p.first_name, p.id')} from users p
+           where p.tenant_id = $1 and p.kind = 'program' and p.made_by = u.id and p.disabled_at is null) as programs
+    from users u where u.tenant_id = $1 and u.id = $2 and u.disabled_at is not null`;
+
+/**
+ * Reads the keys of a tenant that end on a day.
+ * @returns undefined when there are none any more
+ */
+export async function readEndingKeys(
+  control: ControlDatabase,
+  { tenantId }: LeasedNotice,
+  details: KeysEnding,
+): Promise<EndingFacts | undefined> {
+  const { day, madeBefore } = details;
+  const values = [tenantId, day, madeBefore];
+  const [row] = await queryControl<Pick<EndingFacts, 'keys'>>(
+    control,
+    'notices_ending_keys',
+    endingKeys,
+    values,
+  );
+
+  return row && row.keys.count > 0 ? { ...details, keys: row.keys } : undefined;
+}
+
+/**
+ * Reads what a person who was disabled has made, and goes on.
+ * @param webhooks the hosts of the person's webhooks; undefined: they cannot be read
+ * @returns undefined when there is nothing, and when the person was enabled again or removed
+ */
+export async function readMadeThings(
+  control: ControlDatabase,
+  { tenantId }: LeasedNotice,
+  details: PersonDisabled,
+  webhooks: readonly string[] | undefined,
+): Promise<DisabledFacts | undefined> {
+  const values = [tenantId, details.userId];
+  const [row] = await queryControl<Omit<DisabledFacts, 'userId' | 'webhooks'>>(
+    control,
+    'notices_made_things',
+    madeThings,
+    values,
+  );
+  if (!row) return undefined;
+
+  const hosts = webhooks && { items: webhooks.slice(0, maxNames), count: webhooks.length };
+  const count = row.keys.count + row.programs.count + (hosts ? hosts.count : 1);
+  return count > 0 ? { ...details, ...row, webhooks: hosts ?? null } : undefined;
+}
