@@ -3,10 +3,17 @@ import { isUuid } from '../../lib/http/request/uuid.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
 import { defineChange } from '../command/define-change.ts';
 import { defineList } from '../command/define-list.ts';
-import { amount, argument, optionalArgument, parsePositive } from '../command/operation-fields.ts';
+import {
+  amount,
+  argument,
+  option,
+  optionalArgument,
+  parsePositive,
+} from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import { countText } from '../command/texts.ts';
 import { parseProgram, programText } from './program-text.ts';
+import type { ProgramKeySummary } from './read-programs.ts';
 
 const add = defineChange({
   name: 'program key add',
@@ -122,43 +129,80 @@ const find = defineList({
 const revoke = defineChange({
   name: 'program key revoke',
   help: {
-    description: 'refuse one key of a program, and the access tokens that it was exchanged for',
+    description:
+      'refuse one key of a program, or all that a user has made, with the access tokens that they ' +
+      'were exchanged for',
     examples: [
       'program key revoke acme 5f0a6c1e-9d1b-4f5e-8f3b-0a4c8d2e7b61 --reason "key was stolen"',
+      'program key revoke acme --made-by bob@acme.test --reason "left the company"',
     ],
   },
   fields: {
     slug: argument('slug'),
-    key: argument('programKey', { label: 'Key', parse: parseKeyId }),
+    key: optionalArgument('programKey', { label: 'Key', parse: parseKeyId, unless: ['madeBy'] }),
+    madeBy: option('<email>', 'revoke all valid keys that this user has made', {
+      kind: 'email',
+      unless: ['key'],
+    }),
   },
   effect: 'locks out',
   handling: { control: 'rows' },
-  async change({ slug, key: keyId }, { installation }, isDryRun) {
-    const { revokeKeyOf } = await import('./programs.ts');
-    const { key, others } = await revokeKeyOf(installation, slug, keyId, isDryRun);
-    const { id, prefix, programId, program } = key;
-    const name = programText({ id: programId, name: program });
-    const left = others === 0 ? 'no other valid key' : countText(others, 'other valid key');
-    const used =
-      key.lastUsedAt === null
-        ? 'It was not used yet'
-        : `It was last used at ${key.lastUsedAt} (to the hour)`;
-    const what = `key ${id} (${prefix}…) of program ${name}, which has ${left}`;
+  async change({ slug, key, madeBy }, { installation }, isDryRun) {
+    const { revokeKeys } = await import('./programs.ts');
+    const which = chosen({ key, madeBy });
+    const { revoked, without } = await revokeKeys(installation, slug, which, isDryRun);
+
+    const names = without.map(programText).join(', ');
+    const left = names === '' ? '' : ` Left without a valid key: ${names}.`;
+    const what = 'id' in which ? oneText(revoked) : `${keysText(revoked)} that ${madeBy} has made`;
+    const used = revoked
+      .flatMap(({ lastUsedAt }) => lastUsedAt ?? [])
+      .sort()
+      .at(-1);
+    const last = used === undefined ? 'Not used yet.' : `Last used at ${used} (to the hour).`;
 
     return {
-      document: { id, state: 'revoked' },
-      facts: { key, others },
-      plan: `It would refuse ${what}. ${used}.`,
-      steady: what,
+      document: { revoked: revoked.map(({ id }) => id) },
+      facts: { keys: revoked, without },
+      plan: `It would refuse ${what}. ${last}${left}`,
+      steady: what + left,
       confirm: { name: slug, consequence: `will refuse ${what}` },
-      done:
-        `Key ${id} is revoked: every process refuses it within a second, as a rule. ` +
-        `Program ${name} has ${left}.`,
+      done: `Every process refuses ${what}, within a second as a rule.${left}`,
     };
   },
 });
 
 export const keyOperations = [add, list, find, revoke];
+
+/** Returns the choice of the keys to revoke. */
+function chosen({
+  key,
+  madeBy,
+}: {
+  key: string | undefined;
+  madeBy: string | undefined;
+}): { id: string } | { madeBy: string } {
+  if (key !== undefined && madeBy === undefined) return { id: key };
+  if (madeBy !== undefined && key === undefined) return { madeBy };
+  throw new OperatorError('Give either the id of a key, or --made-by with an e-mail address', {
+    usage: true,
+  });
+}
+
+function oneText([key]: readonly ProgramKeySummary[]): string {
+  if (!key) throw new Error('one key is revoked');
+  const { id, prefix, programId, program } = key;
+  return `key ${id} (${prefix}…) of program ${programText({ id: programId, name: program })}`;
+}
+
+/** Describes keys by their number and their programs. */
+function keysText(keys: readonly ProgramKeySummary[]): string {
+  const programs = new Set(
+    keys.map(({ programId, program }) => programText({ id: programId, name: program })),
+  );
+  const ofWhich = programs.size === 0 ? '' : ` of ${[...programs].join(', ')}`;
+  return `${countText(keys.length, 'valid key')}${ofWhich}`;
+}
 
 /** Parses the number of days after which a key ends. */
 function parseDays(value: string): number {

@@ -1,6 +1,11 @@
 import { setUserDisabled } from '../../accounts/auth/set-user-disabled.ts';
 import { viewOf } from '../../accounts/people/user-statements.ts';
-import { addKey, maxKeys, revokeKey } from '../../accounts/programs/program-keys.ts';
+import {
+  addKey,
+  maxKeys,
+  revokeKey,
+  revokeKeysMadeBy,
+} from '../../accounts/programs/program-keys.ts';
 import { addProgram, maxPrograms } from '../../accounts/programs/program-records.ts';
 import {
   keyConditions,
@@ -21,7 +26,7 @@ import {
   type ProgramKeySummary,
   type ProgramSummary,
 } from './read-programs.ts';
-import { requireEntity } from './users.ts';
+import { findUser, requireEntity } from './users.ts';
 
 const dayMs = 24 * 3_600_000;
 
@@ -190,33 +195,56 @@ export async function addKeyTo(
   return { ...added, expiresAt: expiresAt.toISOString(), program, isIsolated: tenant.isIsolated };
 }
 
+/** Keys that were revoked. */
+export interface RevokedKeys {
+  /** As they were before. */
+  revoked: ProgramKeySummary[];
+  /** Their programs that have no other valid key. */
+  without: Pick<ProgramSummary, 'id' | 'name'>[];
+}
+
 /**
- * Revokes a valid key of a program. Every process refuses it within a second.
- * @param isDryRun true to return the key, and to change nothing
- * @returns the key as it was before, and the number of the other valid keys of its program
- * @throws {OperatorError} when the tenant has no such key, or it has ended or is revoked
+ * Revokes a valid key of a tenant, or all that a user has made. Every process refuses them
+ * within a second.
+ * @param isDryRun true to return the keys, and to change nothing
+ * @throws {OperatorError} when the tenant has no such user or key, or the key has ended or is
+ *   revoked
  */
-export async function revokeKeyOf(
+export async function revokeKeys(
   installation: Installation,
   slug: string,
-  keyId: string,
+  which: { id: string } | { madeBy: string },
   isDryRun = false,
-): Promise<{ key: ProgramKeySummary; others: number }> {
+): Promise<RevokedKeys> {
   const tenant = await findTenant(installation, slug);
+  const user = 'id' in which ? undefined : await findUser(installation, slug, which.madeBy);
   const valid = (await listProgramKeys(installation, slug)).filter(
     ({ state }) => state === 'valid',
   );
-  const key = valid.find(({ id }) => id === keyId);
-  if (!key) {
+  const revoked = valid.filter(({ id, madeBy }) =>
+    'id' in which ? id === which.id : madeBy === user?.email,
+  );
+  const [key] = revoked;
+  if ('id' in which && !key) {
     throw new OperatorError(
-      `${slug} has no valid key ${keyId}. List its keys: bin/backoffice program key list ${slug}`,
+      `${slug} has no valid key ${which.id}. List its keys: bin/backoffice program key list ${slug}`,
     );
   }
 
   await changePeopleOf(installation, tenant, {
-    change: ({ query }) => revokeKey(query, keyConditions(tenant.id, key.programId, key.id)),
+    change: async transaction => {
+      if (user) await revokeKeysMadeBy(transaction, tenant.id, user.id);
+      else if (key) {
+        await revokeKey(transaction.query, keyConditions(tenant.id, key.programId, key.id));
+      }
+    },
     isDryRun,
   });
-  const ofProgram = valid.filter(({ programId }) => programId === key.programId);
-  return { key, others: ofProgram.length - 1 };
+
+  const kept = new Set(
+    valid.filter(each => !revoked.includes(each)).map(({ programId }) => programId),
+  );
+  const programs = new Map(revoked.map(({ programId, program }) => [programId, program]));
+  const without = [...programs].filter(([id]) => !kept.has(id)).map(([id, name]) => ({ id, name }));
+  return { revoked, without };
 }

@@ -211,7 +211,7 @@ describe('operations', () => {
       [`program disable acme ${program.id}`, { id: program.id, keys: 1 }],
       [`program enable acme ${program.id}`, { id: program.id, keys: 1 }],
       [`program key add acme ${program.id} --days 7`, { programId: program.id, days: 7 }],
-      [`program key revoke acme ${program.key}`, { id: program.key, others: 0 }],
+      [`program key revoke acme ${program.key}`, { revoked: [program.key] }],
       [`client revoke acme ${client.id}`, { id: client.id, name: 'till', tokens: 0 }],
       [`user remove acme ${user.email}`, { sessions: 1, clients: 1 }],
       ['edit acme --name Other', { state: 'planned' }],

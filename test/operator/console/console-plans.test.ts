@@ -80,6 +80,8 @@ describe('console: plans of commands that it does not run', () => {
       adminEmail: 'new@example.test',
       role: 'Member',
       server: 'default',
+      program: '1',
+      key: '00000000-0000-4000-8000-000000000000',
       url: 'postgresql://a:b@127.0.0.3:1/c',
       file: '/nowhere',
     };

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
+import { addSampleUser } from '../../accounts/auth/sample-users.ts';
 import { expectNotLogged, expectNotStored } from '../../accounts/auth/secrets.ts';
 import { addRole, ownRecord } from '../../accounts/people/people-world.ts';
 import type { Client } from '../../support/client.ts';
@@ -95,8 +96,8 @@ describe('commands of programs', () => {
     expect(
       await text('program', 'key', 'revoke', 'acme', first.id.toUpperCase(), '--yes'),
     ).to.equal(
-      `Key ${first.id} is revoked: every process refuses it within a second, as a rule. ` +
-        `Program ${id} (Till) has 1 other valid key.\n`,
+      `Every process refuses key ${first.id} (${first.prefix}…) of program ${id} (Till), within ` +
+        'a second as a rule.\n',
     );
     await settled(one, 401);
     expect(await statuses(two)).to.deep.equal([200, 200]);
@@ -414,6 +415,35 @@ describe('commands of programs', () => {
       ).to.equal(2);
     }
     await addKey(id);
+  });
+
+  it('all valid keys that a user has made are revoked at once, and no other one, and programs that are left without one are named', async () => {
+    const maker = await addSampleUser(world, world.acme, { role: 'Administrator', scope: 'All' });
+    const client = await world.login(world.acme, maker);
+    const [one, other] = [await add(), await add()];
+    const make = async (id: number) =>
+      (await client.post(`/api/v1/Programs/${id}/keys`, {})).body as { Id: string; Key: string };
+    const ofMaker = [await make(one.id), await make(other.id)];
+    const ofOperator = await addKey(other.id);
+    const line = ['program', 'key', 'revoke', 'acme', '--made-by', maker.email];
+
+    const planned = await text(...line, '--dry-run');
+    const { revoked } = await json<{ revoked: string[] }>(...line, '--yes');
+    const again = await json<{ revoked: string[] }>(...line, '--yes');
+
+    expect(planned).to.include(
+      `It would refuse 2 valid keys of ${other.id} (Till), ${one.id} (Till) that ${maker.email} has made.`,
+    );
+    expect(planned).to.include(`Left without a valid key: ${one.id} (Till).`);
+    expect(revoked).to.have.members(ofMaker.map(({ Id }) => Id));
+    expect(again).to.deep.equal({ revoked: [] });
+    for (const { Key } of ofMaker) await settled(withKey({ key: Key }), 401);
+    await settled(withKey(ofOperator), 200);
+    expect((await refusal('program', 'key', 'revoke', 'acme', '--yes')).stderr).to.include(
+      'Give either the id of a key, or --made-by with an e-mail address',
+    );
+    const foreign = ['program', 'key', 'revoke', 'globex', '--made-by', maker.email, '--yes'];
+    expect((await refusal(...foreign)).stderr).to.include(`globex has no user ${maker.email}.`);
   });
 
   it('a key that is revoked, or has ended, cannot be revoked again', async () => {
