@@ -122,3 +122,13 @@ export async function findProgramKeys(
 
   return rows;
 }
+
+/** Returns the number of valid keys that a user of a tenant has made, by the address. */
+export async function countKeysMadeBy(
+  control: ControlStatements,
+  slug: string,
+  email: string,
+): Promise<number> {
+  const keys = await listProgramKeys(control, slug);
+  return keys.filter(({ state, madeBy }) => state === 'valid' && madeBy === email).length;
+}

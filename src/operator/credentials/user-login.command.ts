@@ -27,13 +27,14 @@ const disable = defineChange({
     const changed = await setState(installation, values, 'disabled', isDryRun);
     const { clones, inClones } = await readClones(installation, values);
     const webhooks = `Webhooks that send for this user stop: bin/backoffice webhooks ${values.slug}`;
+    const keys = await madeKeysText(installation, values);
 
     return {
       ...ending,
       ...changed,
       document: { ...changed.document, clones },
-      plan: `${ending.plan} ${webhooks}${inClones}`,
-      done: `${changed.done} ${webhooks}${inClones}`,
+      plan: `${ending.plan} ${webhooks}${keys}${inClones}`,
+      done: `${changed.done} ${webhooks}${keys}${inClones}`,
     };
   },
 });
@@ -124,6 +125,29 @@ export async function readClones(installation: Installation, { slug, email }: Us
   );
 
   return { clones, inClones: sentences.join('') };
+}
+
+/**
+ * Returns a sentence on the keys of programs that a user has made: they stay valid when the user
+ * is disabled or removed. It begins with a space; empty: there are none.
+ * @param isGone true if the user is removed by now
+ */
+export async function madeKeysText(
+  installation: Installation,
+  { slug, email: address }: UserValues,
+  isGone = false,
+): Promise<string> {
+  const { requireEmail } = await import('./required-values.ts');
+  const { countKeysMadeBy } = await import('./read-programs.ts');
+  const email = requireEmail(address);
+  const count = await countKeysMadeBy(installation, slug, email);
+  if (count === 0) return '';
+
+  const next = isGone ? `list ${slug}` : `revoke ${slug} --made-by ${email}`;
+  return (
+    ` The user has made ${countText(count, 'key')} of programs, still valid: ` +
+    `bin/backoffice program key ${next}`
+  );
 }
 
 /**

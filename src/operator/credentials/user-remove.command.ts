@@ -1,7 +1,7 @@
 import { defineChange } from '../command/define-change.ts';
 import { argument } from '../command/operation-fields.ts';
 import { countText } from '../command/texts.ts';
-import { readClones } from './user-login.command.ts';
+import { madeKeysText, readClones } from './user-login.command.ts';
 import type { UserRemoval } from './users.ts';
 
 export const removeUserOperation = defineChange({
@@ -18,6 +18,7 @@ export const removeUserOperation = defineChange({
   effect: 'destroys',
   async change({ slug, email: address }, { installation }, isDryRun) {
     const { removeUser } = await import('./users.ts');
+    const keys = await madeKeysText(installation, { slug, email: address }, !isDryRun);
     const removed = await removeUser(installation, slug, address, isDryRun);
     const { email } = removed;
     const loss = lossText(removed);
@@ -25,14 +26,14 @@ export const removeUserOperation = defineChange({
 
     return {
       document: { ...removed, state: 'removed', clones },
-      plan: `${email} would be removed, ${loss}.${inClones}`,
+      plan: `${email} would be removed, ${loss}.${keys}${inClones}`,
       steady: lossText({ ...removed, sessions: 0 }),
       confirm: {
         name: email,
         kind: 'address',
         consequence: `will be removed from ${slug}, ${loss}`,
       },
-      done: `${email} is removed, ${loss}.${inClones}`,
+      done: `${email} is removed, ${loss}.${keys}${inClones}`,
     };
   },
 });

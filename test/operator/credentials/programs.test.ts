@@ -446,6 +446,32 @@ describe('commands of programs', () => {
     expect((await refusal(...foreign)).stderr).to.include(`globex has no user ${maker.email}.`);
   });
 
+  it('user disable and user remove name the valid keys of programs that the user has made', async () => {
+    const maker = await addSampleUser(world, world.acme, { role: 'Administrator', scope: 'All' });
+    const client = await world.login(world.acme, maker);
+    const { id } = await add();
+    expect((await client.post(`/api/v1/Programs/${id}/keys`, {})).status).to.equal(201);
+    const made = 'The user has made 1 key of programs, still valid: bin/backoffice program key ';
+    const user = ['acme', maker.email];
+
+    const planned = await text('user', 'remove', ...user, '--dry-run');
+    const disabled = await text('user', 'disable', ...user, '--yes');
+    const removed = await text('user', 'remove', ...user, '--yes');
+    const [key] = await json<{ state: string; madeBy: string }[]>(
+      'program',
+      'key',
+      'list',
+      'acme',
+      String(id),
+    );
+
+    for (const output of [planned, disabled]) {
+      expect(output).to.include(`${made}revoke acme --made-by ${maker.email}`);
+    }
+    expect(removed).to.include(`${made}list acme`);
+    expect(key).to.include({ state: 'valid', madeBy: `user ${maker.id}` });
+  });
+
   it('a key that is revoked, or has ended, cannot be revoked again', async () => {
     const { id } = await add();
     const [revoked, ended] = [await addKey(id), await addKey(id)];
