@@ -3,7 +3,7 @@ import { createProgramKey, programKeyPattern } from '../../../src/control/progra
 import { follow } from '../../sales/events/follow.ts';
 import type { ApiResponse, Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
-import { controlSql, useTwoProcesses, useWorld } from '../../support/world.ts';
+import { controlSql, sql, useTwoProcesses, useWorld } from '../../support/world.ts';
 import { storeKey, storeProgram } from './stored-programs.ts';
 
 const me = '/api/v1/auth/me';
@@ -29,6 +29,27 @@ describe('the key of a program as bearer token', () => {
       [id, role],
     );
   const from = (address: string) => ({ 'X-Forwarded-For': address });
+  async function accessTokenOf(guid: string, key: string): Promise<string> {
+    const response = await fetch(`${world.url}/api/v1/auth/token`, {
+      method: 'POST',
+      headers: from('10.1.2.3'),
+      body: new URLSearchParams({
+        grant_type: 'client_credentials',
+        client_id: guid,
+        client_secret: key,
+      }),
+    });
+    return ((await response.json()) as { access_token: string }).access_token;
+  }
+  /** Reads a response to its end, and returns the error that cuts it off. */
+  async function errorAtEnd(reader: ReadableStreamDefaultReader): Promise<unknown> {
+    try {
+      while (!(await reader.read()).done);
+      return undefined;
+    } catch (error) {
+      return error;
+    }
+  }
   const inBoth = (client: Client, headers = {}): Promise<ApiResponse[]> =>
     Promise.all(urls.map(url => client.at(url).get(path, headers)));
   const codes = async (client: Client, headers = {}) =>
@@ -223,6 +244,42 @@ describe('the key of a program as bearer token', () => {
       while (event?.event === undefined && event !== undefined) event = await stream.next();
       expect(event?.data).to.deep.include({ Reason: 'access_changed' });
       stream.close();
+    }
+  });
+
+  it('an export of a program is cut when its networks no longer have the address of the client, or its key is revoked', async () => {
+    await sql(
+      world.acme,
+      `set session_replication_role = replica;
+       insert into activities (activity_code, comment, recorded_by, recorded_from)
+       select 1, repeat(i || ' ', 500), 1, '' from generate_series(1, 5000) i`,
+    );
+    for (const change of [
+      `update users set networks = '{10.2.0.0/16}' where id = ?`,
+      'update program_keys set revoked_at = now() where program_id = ?',
+    ]) {
+      for (const hasAccessToken of [false, true]) {
+        const { guid, id, key } = await addProgram(['10.1.0.0/16']);
+        const token = hasAccessToken ? await accessTokenOf(guid, key) : key;
+        const response = await fetch(
+          `${world.url}/api/v1/Activity?filter[ActivityCode]=1&sort=Id`,
+          {
+            headers: { Authorization: `Bearer ${token}`, Accept: 'text/csv', ...from('10.1.2.3') },
+          },
+        );
+        expect(response.status).to.equal(200);
+        const reader = (response.body as ReadableStream<Uint8Array>).getReader();
+        await reader.read();
+
+        await controlSql(world, change, [id]);
+        const client = world.anonymous.withToken(token);
+        await eventually(
+          async () => (await client.get(path, from('10.1.2.3'))).status === 401,
+          announcedMs,
+        );
+
+        expect(await errorAtEnd(reader), `${change}, ${hasAccessToken}`).to.be.instanceOf(Error);
+      }
     }
   });
 
