@@ -9,7 +9,9 @@ import {
   type Tokens,
 } from '../../clients/typescript/src/back-office.ts';
 import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
+import { storeKey, storeProgram } from '../accounts/programs/stored-programs.ts';
 import { startProgram } from '../support/command-line.ts';
+import { eventually } from '../support/eventually.ts';
 import { controlSql, type TestTenant, useWorld } from '../support/world.ts';
 import { clientSource, compileProgram, withBuiltClient } from './built-client.ts';
 
@@ -49,6 +51,18 @@ describe('TypeScript client', () => {
     });
     await client.login(tenant.admin.email, tenant.admin.password);
     return client;
+  }
+
+  /** Adds a program with the role `Administrator`, and returns a key of it. */
+  async function addKey(tenant: TestTenant): Promise<{ key: string; id: string }> {
+    const { id } = await storeProgram(world, tenant);
+    await controlSql(
+      world,
+      `update users set role_id = (select r.id from roles r where r.tenant_id = users.tenant_id and r.name = 'Administrator')
+        where id = ?`,
+      [id],
+    );
+    return storeKey(world, tenant, id, { endsAt: '2100-01-01' });
   }
 
   it('forty parallel requests with an expired access token share one refresh, and all succeed', async () => {
@@ -484,6 +498,78 @@ describe('TypeScript client', () => {
       const printed = await run(process.execPath, [file], environment);
       expect(printed).to.match(/^RM Read me\n.*^XY\nexists already \{.*\}\n$/ms);
     }));
+
+  it('the example of the README with a key runs with the built package', () =>
+    withBuiltClient(async folder => {
+      const readme = await readFile(join(clientSource, 'README.md'), 'utf8');
+      const [, , [, example = ''] = []] = [...readme.matchAll(/```(?:ts)?\n(.*?)```/gs)];
+      const file = await compileProgram(folder, example);
+      const { POST } = await clientOf(world.acme);
+      await POST(countries, { body: { CountryCode: 'RK', CountryName: 'Read by key' } });
+      const { key } = await addKey(world.acme);
+
+      const printed = await run(process.execPath, [file], { URL_OF_SERVICE: world.url, KEY: key });
+
+      expect(printed).to.include('RK Read by key\n');
+    }));
+
+  it('a program reads, writes and follows changes with its key, of the tenant of the key, without a login or a refresh', async () => {
+    const { key } = await addKey(world.globex);
+    const client = createBackOffice({ url: world.url, key, fetch: count });
+    expect(client.hasSession).to.equal(true);
+
+    const followed = client.followChanges({ resource: 'Country' })[Symbol.asyncIterator]();
+    const next = followed.next();
+    await eventually(() => sent.some(line => line.includes('/Changes/stream')));
+    const body = { CountryCode: 'KEY', CountryName: 'By key' };
+    const created = await client.POST(countries, { body });
+    expect(created.data?.CountryName).to.equal('By key');
+
+    const codes: string[] = [];
+    for await (const { CountryCode } of client.all(countries)) codes.push(CountryCode);
+    expect(codes).to.include.members(['G', 'KEY']).and.not.include('A');
+    expect((await next).value).to.deep.include({ Resource: 'Country', Action: 'create' });
+    await followed.return?.(undefined);
+
+    world.clock.offsetSeconds += accessTokenLifetimeSeconds + 60;
+    const me = await client.GET('/api/v1/auth/me');
+    expect(me.data?.tenantGuid).to.equal(world.globex.guid);
+    expect(sent.filter(line => /login|refresh/.test(line))).to.deep.equal([]);
+  });
+
+  it('a key that is revoked gets 401, and the client neither refreshes nor logs in with it', async () => {
+    const { key, id } = await addKey(world.acme);
+    const client = createBackOffice({ url: world.url, key, fetch: count });
+    expect((await client.GET(countries)).response.status).to.equal(200);
+    await controlSql(world, 'update program_keys set revoked_at = now() where id = ?', [id]);
+
+    const refused = await eventually(async () => {
+      const result = await client.GET(countries);
+      return result.response.status === 401 && result;
+    });
+    expect(refused.error?.code).to.equal('invalid_token');
+
+    for (const call of [() => client.login('a@example.com', 'password'), () => client.logout()]) {
+      const error = await call().then(
+        () => undefined,
+        (thrown: unknown) => thrown,
+      );
+      expect(error)
+        .to.be.instanceOf(Error)
+        .and.have.property('message')
+        .that.includes('with a key');
+      expect(String(error)).to.not.include(key);
+    }
+    expect(sent.filter(line => /auth/.test(line))).to.deep.equal([]);
+  });
+
+  it('a client needs a tenant or a key, and takes no tokens beside a key', () => {
+    const nothing = { url: world.url } as { url: string; tenant: string };
+    expect(() => createBackOffice(nothing)).to.throw('Name the tenant, or pass a key.');
+
+    // @ts-expect-error a key has no tokens, and the type says so
+    createBackOffice({ url: world.url, key: 'sbk_…', storage: () => sessionStorage });
+  });
 });
 
 /** Reads a list that the service refuses to sort so. */

@@ -7,8 +7,9 @@ import {
   type FollowQuery,
   followChanges,
 } from './changes.ts';
+import { KeyAccess } from './key-access.ts';
 import { type ListPath, type ListQuery, type ListRecord, readPages } from './pages.ts';
-import { withRetries } from './retries.ts';
+import { type SendUntil, withRetries } from './retries.ts';
 import { Session } from './session.ts';
 import { SharedChanges } from './shared-changes.ts';
 import type { TokenStorage } from './token-store.ts';
@@ -23,11 +24,22 @@ export { ProblemError } from './problem-error.ts';
 export type { TokenStorage } from './token-store.ts';
 export type { Tokens } from './tokens.ts';
 
-export interface BackOfficeOptions {
+interface CommonOptions {
   /** The address of the service, such as `https://api.example.com`. */
   url: string;
+  /** Repetitions of one request; 3 by default. */
+  maxRetries?: number;
+  /** The longest `Retry-After` that is waited for, in ms; 30 s by default. */
+  maxWaitMs?: number;
+  /** Replaces `fetch`, to use a proxy for instance. */
+  fetch?: (request: Request) => Promise<Response>;
+}
+
+/** For a person, who logs in. */
+export interface LoginOptions extends CommonOptions {
   /** The guid of the tenant, or its slug. */
   tenant: string;
+  key?: undefined;
   /** The tokens of a session that was stored by `onTokens`. */
   tokens?: Tokens | undefined;
   /**
@@ -41,13 +53,19 @@ export interface BackOfficeOptions {
    * the end of the session. The call that has caused it waits for it.
    */
   onTokens?: (tokens: Tokens | undefined) => void | Promise<void>;
-  /** Repetitions of one request; 3 by default. */
-  maxRetries?: number;
-  /** The longest `Retry-After` that is waited for, in ms; 30 s by default. */
-  maxWaitMs?: number;
-  /** Replaces `fetch`, to use a proxy for instance. */
-  fetch?: (request: Request) => Promise<Response>;
 }
+
+/** For a program, which has a key. */
+export interface KeyOptions extends CommonOptions {
+  /** The key of the program, `sbk_…`, in place of a login. It says which tenant it is of. */
+  key: string;
+  tenant?: undefined;
+  tokens?: undefined;
+  storage?: undefined;
+  onTokens?: undefined;
+}
+
+export type BackOfficeOptions = LoginOptions | KeyOptions;
 
 /**
  * `GET`, `POST`, `PUT`, `PATCH` and `DELETE` with the paths and types of the API, and what is
@@ -56,15 +74,19 @@ export interface BackOfficeOptions {
 export interface BackOffice extends Calls {
   /**
    * True while there are tokens: a page may begin without a login. The service is not asked, so
-   * a session that it has ended counts until the next request.
+   * a session that it has ended counts until the next request. Always true with a key.
    */
   readonly hasSession: boolean;
-  /** @throws {ProblemError} when the service refuses the login */
+  /**
+   * @throws {ProblemError} when the service refuses the login
+   * @throws {Error} with a key
+   */
   login(email: string, password: string): Promise<components['schemas']['LoginResponse']>;
   /**
    * Forgets the tokens at once, in all tabs, and ends the session at the service.
    * @returns false when the service could not be reached: it ends the session by itself, 7 days
    *   after the last refresh
+   * @throws {Error} with a key, which has no session
    */
   logout(): Promise<boolean>;
   /**
@@ -92,26 +114,26 @@ export interface BackOffice extends Calls {
 }
 
 /**
- * Creates a client of one tenant. It sends the access token, refreshes it once when several
- * requests find it expired, sends an `Idempotency-Key` with each POST, and repeats reads and
- * POSTs whose response is lost or 502, 503 or 504.
+ * Creates a client of one tenant. It sends the key of a program, or else the access token of a
+ * login, which it refreshes once when several requests find it expired. It sends an
+ * `Idempotency-Key` with each POST, and repeats reads and POSTs whose response is lost or 502,
+ * 503 or 504.
+ * @throws {TypeError} without a tenant and without a key
  */
 export function createBackOffice(options: BackOfficeOptions): BackOffice {
-  const { url, tenant, tokens, storage, onTokens, maxRetries = 3, maxWaitMs = 30_000 } = options;
+  const { url, maxRetries = 3, maxWaitMs = 30_000 } = options;
+  if (!options.key && !options.tenant) throw new TypeError('Name the tenant, or pass a key.');
   const baseUrl = url.replace(/\/+$/, '');
   const sendOnce = options.fetch ?? (request => fetch(request));
-  const send = withRetries(sendOnce, { maxRetries, maxWaitMs });
-  const name = `back-office ${baseUrl} ${tenant}`;
-  const session = new Session({
-    name,
-    send,
+  const sending = {
+    send: withRetries(sendOnce, { maxRetries, maxWaitMs }),
     sendOnce: withRetries(sendOnce, { maxRetries: 0, maxWaitMs }),
-    baseUrl,
-    tenant,
-    tokens,
-    storage,
-    onTokens,
-  });
+  };
+  const name = `back-office ${baseUrl} ${options.tenant}`;
+  const session =
+    options.key === undefined
+      ? openSession(name, baseUrl, sending, options)
+      : new KeyAccess({ ...sending, key: options.key });
   const connection = {
     baseUrl,
     send: (request: Request, signal?: AbortSignal | null) => session.send(request, signal),
@@ -132,4 +154,13 @@ export function createBackOffice(options: BackOfficeOptions): BackOffice {
     followChanges: (query, signal) =>
       followChanges({ ...connection, shared }, query ?? ({} as never), signal),
   };
+}
+
+function openSession(
+  name: string,
+  baseUrl: string,
+  sending: { readonly send: SendUntil; readonly sendOnce: SendUntil },
+  { tenant, tokens, storage, onTokens }: LoginOptions,
+): Session {
+  return new Session({ ...sending, name, baseUrl, tenant, tokens, storage, onTokens });
 }

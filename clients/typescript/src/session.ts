@@ -92,7 +92,7 @@ export class Session {
    * again.
    */
   async send(original: Request, signal?: AbortSignal | null): Promise<Response> {
-    const request = withKey(original);
+    const request = withIdempotencyKey(original);
     if (request.headers.has('Authorization')) return this.#options.send(request, signal);
 
     return (await this.#sendWithToken(request, this.#options.send, signal)).response;
@@ -369,7 +369,7 @@ function authorized(request: Request, { accessToken }: Tokens): Request {
  * With the key, the service makes the change of a repeated POST once. It takes none for
  * `/api/v1/auth`.
  */
-function withKey(request: Request): Request {
+export function withIdempotencyKey(request: Request): Request {
   const isChange = request.method === 'POST' && !request.url.includes('/api/v1/auth/');
   if (isChange && !request.headers.has('Idempotency-Key')) {
     request.headers.set('Idempotency-Key', randomId());
