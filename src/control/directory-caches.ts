@@ -94,7 +94,8 @@ const user = `
                     'lastName', last_name, 'roleId', role_id, 'scope', scope, 'entityId', entity_id,
                     'entitySince', entity_since, 'isProgram', kind = 'program', 'networks', networks,
                     'disabled', disabled_at is not null) as "user"`;
-const role = `json_build_object('id', r.id, 'name', r.name, 'permissions', permissions) as role`;
+const role = `json_build_object('id', r.id, 'name', r.name, 'permissions', permissions,
+                    'requiresSecondFactor', requires_second_factor) as role`;
 
 interface HolderRow {
   readonly user: UserRecord;
@@ -103,6 +104,7 @@ interface HolderRow {
 
 interface CallerRow extends HolderRow {
   readonly revoked: boolean;
+  readonly methods: readonly string[];
 }
 
 interface KeyRow extends HolderRow {
@@ -112,7 +114,7 @@ interface KeyRow extends HolderRow {
 const userById = `select ${user} from users u where u.id = $1`;
 const roleById = `select ${role} from roles r where r.id = $1`;
 const sessionById = `
-  select s.revoked_at is not null as revoked, ${user}, ${role}
+  select s.revoked_at is not null as revoked, s.methods, ${user}, ${role}
     from sessions s join users u on u.id = s.user_id join roles r on r.id = u.role_id
    where s.id = $1`;
 
@@ -145,9 +147,9 @@ async function loadSession(
 ): Promise<{ login: SessionRecord; user: UserRecord; role: RoleRecord } | undefined> {
   const [row] = await queryControl<CallerRow>(control, 'session_by_id', sessionById, [id]);
   if (!row) return undefined;
-  const { user, revoked } = row;
+  const { user, revoked, methods } = row;
   return {
-    login: { id, tenantId: user.tenantId, userId: user.id, revoked },
+    login: { id, tenantId: user.tenantId, userId: user.id, revoked, methods },
     user,
     role: toRole(row),
   };

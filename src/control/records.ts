@@ -44,6 +44,8 @@ export interface SessionRecord {
   readonly tenantId: number;
   readonly userId: number;
   readonly revoked: boolean;
+  /** What the person has proved, by RFC 8176: `pwd`, `otp`. */
+  readonly methods: readonly string[];
 }
 
 /** The key of a program. It stands where the session of a person does. */
@@ -85,6 +87,8 @@ export interface RoleRecord {
   readonly id: number;
   readonly name: string;
   readonly permissions: ReadonlySet<string>;
+  /** True if a session of a person with this role needs a second factor. */
+  readonly requiresSecondFactor: boolean;
 }
 
 export interface LegacyTokenRecord {

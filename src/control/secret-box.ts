@@ -221,6 +221,8 @@ export const owners = {
   webhookKey: (tenantGuid: string): string => `webhook_key:${tenantGuid}`,
   /** The key of a program, in the stored result of a request with an `Idempotency-Key`. */
   programKey: (keyId: string): string => `program_key:${keyId}`,
+  /** The key of an authenticator app. */
+  factor: (tenantGuid: string, factorId: string): string => `factor:${tenantGuid}:${factorId}`,
   /** The key that proves who has written an archive of a tenant. */
   archiveKey: (installationId: string): string => `archive_key:${installationId}`,
   canary: (installationId: string): string => `canary:${installationId}`,

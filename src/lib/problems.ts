@@ -19,10 +19,17 @@ export const problems = {
   invalid_token: { status: 401, title: 'The access token is not valid' },
   token_expired: { status: 401, title: 'The access token has expired' },
   invalid_credentials: { status: 401, title: 'The e-mail address or the password is not right' },
+  second_factor_required: { status: 401, title: 'The login needs a second factor' },
+  invalid_code: { status: 401, title: 'The code of the second factor is not accepted' },
+  invalid_challenge: { status: 401, title: 'The login has ended: begin it again' },
   invalid_refresh_token: { status: 401, title: 'The refresh token is not valid' },
   tenant_required: { status: 403, title: 'The X-Tenant header must name an active tenant' },
   tenant_inactive: { status: 403, title: 'This tenant is not active' },
   verification_required: { status: 403, title: 'The password must be proved again first' },
+  second_factor_setup_required: {
+    status: 403,
+    title: 'The role requires a second factor, which the account does not have yet',
+  },
   origin_not_allowed: { status: 403, title: 'Pages of this origin may not call the service' },
   forbidden: { status: 403, title: 'A permission is missing' },
   not_found: { status: 404, title: 'Nothing was found here' },
@@ -75,6 +82,7 @@ export type UnauthorizedReason =
   | 'expired'
   | 'session'
   | 'user'
+  | 'second_factor'
   | 'legacy_token'
   | 'program_key'
   | 'network'
@@ -87,11 +95,23 @@ export interface ReferenceCount {
   readonly count: number;
 }
 
+/** The members that a problem of a login has, beside those of every problem. */
+export interface ProblemMembers {
+  /** The text that completes the login, in the body of `login/verify`. */
+  readonly challenge?: string;
+  /** The ways in which the login can be completed. */
+  readonly methods?: readonly string[];
+  /** The text that sets up a second factor, in the body of `login/setup`. */
+  readonly setupToken?: string;
+}
+
 interface ProblemOptions {
   detail?: string;
   errors?: FieldErrors;
   /** The records that refer to the one of the request, as far as the caller may read them. */
   references?: readonly ReferenceCount[];
+  /** Further members of the problem document, which its code defines. */
+  members?: ProblemMembers;
   headers?: Record<string, string>;
   /**
    * False if the client must not simply repeat the request. A 503 then has no `Retry-After`.
@@ -113,6 +133,7 @@ export class Problem extends Error {
   readonly detail: string | undefined;
   readonly errors: FieldErrors | undefined;
   readonly references: readonly ReferenceCount[] | undefined;
+  readonly members: ProblemMembers | undefined;
   readonly headers: Record<string, string>;
   readonly reason: UnauthorizedReason | undefined;
 
@@ -122,6 +143,7 @@ export class Problem extends Error {
       detail,
       errors,
       references,
+      members,
       headers = {},
       isRepeatable = true,
       reason,
@@ -138,6 +160,7 @@ export class Problem extends Error {
     this.detail = detail;
     this.errors = errors;
     this.references = references;
+    this.members = members;
     this.reason = reason;
     this.headers =
       this.status === 503 && isRepeatable ? { 'Retry-After': '2', ...headers } : headers;

@@ -1,5 +1,5 @@
 import type { Directory } from '../control/directory.ts';
-import type { RoleRecord, TenantRecord, UserRecord } from '../control/records.ts';
+import type { RoleRecord, SessionRecord, TenantRecord, UserRecord } from '../control/records.ts';
 import type { Scope } from '../control/scopes.ts';
 import { hasFeature } from '../control/tenant-features.ts';
 import type { IpNetwork } from '../lib/config/ip-address.ts';
@@ -72,7 +72,9 @@ export async function findCallerLoss(
   if (!found || (await isLoginEnded(caller, tenant, directory))) return 'login';
 
   const { user, role } = found;
-  const { program } = caller;
+  const { program, sessionId } = caller;
+  const session = sessionId ? await directory.session(sessionId) : undefined;
+  if (session && lacksSecondFactor(session, role)) return 'login';
   if (program && !isAdmitted(parseNetworks(user.networks), program.address)) return 'login';
   if (!isSameScope(user, caller)) return 'rights';
   return [...permissions].every(permission => role.permissions.has(permission))
@@ -115,6 +117,22 @@ export async function findActiveUser(
   if (!user || user.disabled || user.tenantId !== tenantId) return undefined;
   const role = await directory.role(user.roleId);
   return role && { user, role };
+}
+
+/** The methods that count as a second factor, by RFC 8176: a code of an app, a passkey. */
+const secondFactors = ['otp', 'pop'];
+
+/** True if something was proved beside the password. */
+export function hasSecondFactor(methods: readonly string[]): boolean {
+  return methods.some(method => secondFactors.includes(method));
+}
+
+/** True if the role requires a second factor, and the session has none. */
+export function lacksSecondFactor(
+  { methods }: Pick<SessionRecord, 'methods'>,
+  { requiresSecondFactor }: Pick<RoleRecord, 'requiresSecondFactor'>,
+): boolean {
+  return requiresSecondFactor && !hasSecondFactor(methods);
 }
 
 /** The session, token or key that a caller has logged in with. */

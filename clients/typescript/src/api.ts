@@ -15,7 +15,9 @@ export interface paths {
         put?: never;
         /**
          * Log in with e-mail address and password
-         * @description Needs `X-Tenant`, but no token.
+         * @description A person with a second factor gets 401 `second_factor_required` with a `challenge`, which `POST /api/v1/auth/login/verify` completes within five minutes.
+         *
+         *     Needs `X-Tenant`, but no token.
          */
         post: operations["postAuthLogin"];
         delete?: never;
@@ -97,7 +99,7 @@ export interface paths {
         put?: never;
         /**
          * Prove your password again, for what needs a proof of the last five minutes
-         * @description To make a key of a program needs one: a login, or this. A wrong password counts as a failed login, and ends no session.
+         * @description To make a key of a program, or to change your second factors, needs one: a login, or this. A person with a second factor sends a code, too. A wrong password counts as a failed login, and ends no session.
          *
          *     Needs a token.
          */
@@ -233,6 +235,178 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/login/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Complete a login by a second factor
+         * @description Takes the `challenge` of a login that was refused with `second_factor_required`, once, with at most five codes. After ten wrong codes in 24 hours, only recovery codes are accepted for the rest of them.
+         *
+         *     Needs `X-Tenant`, but no token.
+         */
+        post: operations["postAuthLoginVerify"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/login/setup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begin to set up the second factor that a role requires
+         * @description For a login that was refused with `second_factor_setup_required`. Confirm the factor by its first code at `/api/v1/auth/login/setup/confirm`.
+         *
+         *     Needs `X-Tenant`, but no token.
+         */
+        post: operations["postAuthLoginSetup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/login/setup/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Confirm the second factor that a role requires, and complete the login
+         * @description Needs `X-Tenant`, but no token.
+         */
+        post: operations["postAuthLoginSetupConfirm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/factors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Your second factors, the oldest first
+         * @description Needs a token.
+         */
+        get: operations["getAuthFactors"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/factors/totp": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add an authenticator app as second factor
+         * @description Counts for nothing until its first code confirms it, within 15 minutes. Needs a proof of your password of the last five minutes, and of your second factor if you have one: a login, or `POST /api/v1/auth/verify`.
+         *
+         *     Needs a token.
+         */
+        post: operations["postAuthFactorsTotp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/factors/{id}/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Confirm an authenticator app by its first code
+         * @description Logins need a second factor from then on.
+         *
+         *     Needs a token.
+         */
+        post: operations["postAuthFactorsByIdConfirm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/factors/recovery-codes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make new recovery codes, in place of the former ones
+         * @description Needs a proof of your password of the last five minutes, and of your second factor if you have one: a login, or `POST /api/v1/auth/verify`.
+         *
+         *     Needs a token.
+         */
+        post: operations["postAuthFactorsRecoveryCodes"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/factors/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove one of your second factors
+         * @description With the last one, your recovery codes end. Needs a proof of your password of the last five minutes, and of your second factor if you have one: a login, or `POST /api/v1/auth/verify`.
+         *
+         *     Needs a token.
+         */
+        delete: operations["deleteAuthFactorsById"];
         options?: never;
         head?: never;
         patch?: never;
@@ -423,6 +597,32 @@ export interface paths {
          *     Needs a token with the permission `users.manage`.
          */
         delete: operations["deleteRolesById"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Roles/{id}/second-factor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Whether people with one Role need a second factor, and how many have none yet
+         * @description Needs a token with the permission `users.manage`.
+         */
+        get: operations["getRolesByIdSecondFactor"];
+        /**
+         * Require a second factor of the people with one Role, or require none any more
+         * @description From then on, sessions of these people that have no second factor are refused. At the next login, who has none sets one up. Programs need none.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        put: operations["putRolesByIdSecondFactor"];
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1627,7 +1827,7 @@ export interface paths {
         };
         /**
          * The newest audit entries, of a resource, a record, a user, or all
-         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User`, `Role`, `Program` and `ProgramKey` are returned only when `resource`, or `filter[Resource]`, names nothing beside these four, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
+         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User`, `Role`, `Program`, `ProgramKey` and `Factor` are returned only when `resource`, or `filter[Resource]`, names nothing beside these five, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
          *
          *     Needs a token with the permission `full.read`.
          */
@@ -1649,7 +1849,7 @@ export interface paths {
         };
         /**
          * One audit entry by its id
-         * @description The entries of `User`, `Role`, `Program` and `ProgramKey` have numbers of their own: one of these is returned only when `resource` names one of the four.
+         * @description The entries of `User`, `Role`, `Program`, `ProgramKey` and `Factor` have numbers of their own: one of these is returned only when `resource` names one of the five.
          *
          *     Needs a token with the permission `full.read`.
          */
@@ -1800,6 +2000,50 @@ export interface components {
             /** @description Whether it is the session of this request. */
             current: boolean;
         };
+        /** NewTotp */
+        NewTotp: {
+            /** @description The id of the factor, for `confirm`. */
+            id: string;
+            /** @description The key of the app, in base 32. No other response has it. */
+            secret: string;
+            /** @description The `otpauth:` address with the key. Show it as a QR code. */
+            url: string;
+        };
+        /** SetUpLogin */
+        SetUpLogin: {
+            /** @description Send it as `Authorization: Bearer …`. It is valid for 15 minutes. */
+            accessToken: string;
+            /** @description Gets the next pair of tokens, once. */
+            refreshToken: string;
+            /** @description Whether the entity of the user is a supplier or a customer; null for a user without an entity. */
+            entityType: ("supplier" | "customer") | null;
+            /** @description Ten codes, each of which stands in once for a lost factor; empty unless the factor is the first one. No other response has them. */
+            recoveryCodes: string[];
+        };
+        /** Factor */
+        Factor: {
+            /** @description The id of the factor, for `DELETE`. */
+            id: string;
+            /**
+             * @description `totp`: an app that computes codes; `passkey`: a key of a device or password manager.
+             * @enum {string}
+             */
+            kind: "totp" | "passkey";
+            /** @description The name by which you recognise it. */
+            name: string;
+            /**
+             * Format: date-time
+             * @description When you confirmed it.
+             */
+            confirmedAt: string;
+            /** @description When it was last used; null if never. */
+            lastUsedAt: string | null;
+        };
+        /** ConfirmedFactor */
+        ConfirmedFactor: {
+            /** @description Ten codes, each of which stands in once for a lost factor; empty unless the factor is the first one. No other response has them. */
+            recoveryCodes: string[];
+        };
         /** User */
         User: {
             /** @description The number of the user, which the service chooses. */
@@ -1855,6 +2099,13 @@ export interface components {
             Name: string;
             /** @description What the users with this role may do. */
             Permissions: string[];
+        };
+        /** RoleSecondFactor */
+        RoleSecondFactor: {
+            /** @description Whether people with this role need a second factor to log in. */
+            Required: boolean;
+            /** @description The people with this role who have no second factor yet. */
+            PeopleWithout: number;
         };
         /** Program */
         Program: {
@@ -2346,7 +2597,7 @@ export interface components {
              * @description What is wrong. A code keeps its meaning.
              * @enum {string}
              */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "wrong_state" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "verification_required" | "origin_not_allowed" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "wrong_state" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "second_factor_required" | "invalid_code" | "invalid_challenge" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "verification_required" | "second_factor_setup_required" | "origin_not_allowed" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -2363,6 +2614,12 @@ export interface components {
                 /** @description The number of its records. */
                 count: number;
             }[];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
             /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
             errors?: {
                 [key: string]: string[];
@@ -2604,6 +2861,99 @@ export interface components {
          * @description `validation_failed`: Some fields are not valid
          *     `malformed_json`: The body is not valid JSON
          *     `invalid_request`: The request is not well-formed
+         *     `limit_reached`: The tenant has no room for more of these records
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-limit_reached": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `wrong_state`: The state of the record does not allow this
+         *     `limit_reached`: The tenant has no room for more of these records
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-wrong_state-limit_reached": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "wrong_state" | "limit_reached";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
          *     `duplicate`: A record with this key exists already
          *     `limit_reached`: The tenant has no room for more of these records
          */
@@ -2737,52 +3087,6 @@ export interface components {
                     status?: 400;
                     /** @enum {unknown} */
                     code?: "validation_failed" | "invalid_request" | "in_use" | "wrong_state";
-                };
-            };
-        };
-        /**
-         * @description `validation_failed`: Some fields are not valid
-         *     `malformed_json`: The body is not valid JSON
-         *     `invalid_request`: The request is not well-formed
-         *     `limit_reached`: The tenant has no room for more of these records
-         */
-        "Problem400-validation_failed-malformed_json-invalid_request-limit_reached": {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                RateLimit: components["headers"]["RateLimit"];
-                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                "RateLimit-Reset": components["headers"]["RateLimitReset"];
-                [name: string]: unknown;
-            };
-            content: {
-                /**
-                 * @example {
-                 *       "type": "/docs/errors#validation_failed",
-                 *       "title": "Some fields are not valid",
-                 *       "status": 400,
-                 *       "code": "validation_failed",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
-                 *       "errors": {
-                 *         "CountryName": [
-                 *           "is required"
-                 *         ]
-                 *       },
-                 *       "errorCodes": {
-                 *         "CountryName": [
-                 *           {
-                 *             "code": "required"
-                 *           }
-                 *         ]
-                 *       }
-                 *     }
-                 */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached";
                 };
             };
         };
@@ -3200,8 +3504,11 @@ export interface components {
                 };
             };
         };
-        /** @description `invalid_credentials`: The e-mail address or the password is not right */
-        "Problem401-invalid_credentials": {
+        /**
+         * @description `invalid_credentials`: The e-mail address or the password is not right
+         *     `second_factor_required`: The login needs a second factor
+         */
+        "Problem401-invalid_credentials-second_factor_required": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 RateLimit: components["headers"]["RateLimit"];
@@ -3226,7 +3533,7 @@ export interface components {
                     /** @constant */
                     status?: 401;
                     /** @enum {unknown} */
-                    code?: "invalid_credentials";
+                    code?: "invalid_credentials" | "second_factor_required";
                 };
             };
         };
@@ -3299,8 +3606,10 @@ export interface components {
          *     `invalid_token`: The access token is not valid
          *     `token_expired`: The access token has expired
          *     `invalid_credentials`: The e-mail address or the password is not right
+         *     `second_factor_required`: The login needs a second factor
+         *     `invalid_code`: The code of the second factor is not accepted
          */
-        "Problem401-unauthorized-invalid_token-token_expired-invalid_credentials": {
+        "Problem401-unauthorized-invalid_token-token_expired-invalid_credentials-second_factor_required-invalid_code": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 RateLimit: components["headers"]["RateLimit"];
@@ -3325,7 +3634,7 @@ export interface components {
                     /** @constant */
                     status?: 401;
                     /** @enum {unknown} */
-                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials";
+                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "second_factor_required" | "invalid_code";
                 };
             };
         };
@@ -3356,6 +3665,138 @@ export interface components {
                     status?: 401;
                     /** @enum {unknown} */
                     code?: "unauthorized";
+                };
+            };
+        };
+        /**
+         * @description `invalid_code`: The code of the second factor is not accepted
+         *     `invalid_challenge`: The login has ended: begin it again
+         */
+        "Problem401-invalid_code-invalid_challenge": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#invalid_code",
+                 *       "title": "The code of the second factor is not accepted",
+                 *       "status": 401,
+                 *       "code": "invalid_code",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "invalid_code" | "invalid_challenge";
+                };
+            };
+        };
+        /** @description `invalid_challenge`: The login has ended: begin it again */
+        "Problem401-invalid_challenge": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#invalid_challenge",
+                 *       "title": "The login has ended: begin it again",
+                 *       "status": 401,
+                 *       "code": "invalid_challenge",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "invalid_challenge";
+                };
+            };
+        };
+        /**
+         * @description `unauthorized`: An access token is needed
+         *     `invalid_token`: The access token is not valid
+         *     `token_expired`: The access token has expired
+         *     `invalid_code`: The code of the second factor is not accepted
+         */
+        "Problem401-unauthorized-invalid_token-token_expired-invalid_code": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#unauthorized",
+                 *       "title": "An access token is needed",
+                 *       "status": 401,
+                 *       "code": "unauthorized",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_code";
+                };
+            };
+        };
+        /**
+         * @description `tenant_required`: The X-Tenant header must name an active tenant
+         *     `tenant_inactive`: This tenant is not active
+         *     `second_factor_setup_required`: The role requires a second factor, which the account does not have yet
+         */
+        "Problem403-tenant_required-tenant_inactive-second_factor_setup_required": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#tenant_required",
+                 *       "title": "The X-Tenant header must name an active tenant",
+                 *       "status": 403,
+                 *       "code": "tenant_required",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 403;
+                    /** @enum {unknown} */
+                    code?: "tenant_required" | "tenant_inactive" | "second_factor_setup_required";
                 };
             };
         };
@@ -3453,6 +3894,40 @@ export interface components {
                     status?: 403;
                     /** @enum {unknown} */
                     code?: "tenant_inactive";
+                };
+            };
+        };
+        /**
+         * @description `tenant_required`: The X-Tenant header must name an active tenant
+         *     `tenant_inactive`: This tenant is not active
+         *     `verification_required`: The password must be proved again first
+         */
+        "Problem403-tenant_required-tenant_inactive-verification_required": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#tenant_required",
+                 *       "title": "The X-Tenant header must name an active tenant",
+                 *       "status": 403,
+                 *       "code": "tenant_required",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 403;
+                    /** @enum {unknown} */
+                    code?: "tenant_required" | "tenant_inactive" | "verification_required";
                 };
             };
         };
@@ -3946,8 +4421,8 @@ export interface operations {
                 };
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
-            401: components["responses"]["Problem401-invalid_credentials"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            401: components["responses"]["Problem401-invalid_credentials-second_factor_required"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-second_factor_setup_required"];
             408: components["responses"]["Problem408"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
@@ -4104,6 +4579,10 @@ export interface operations {
                 "application/json": {
                     /** @description The password of the user. */
                     password: string;
+                    /** @description The present code of an authenticator app. Null: as in a new record without it. */
+                    code?: string | null;
+                    /** @description A recovery code, in place of `code`. Null: as in a new record without it. */
+                    recoveryCode?: string | null;
                 };
             };
         };
@@ -4129,7 +4608,7 @@ export interface operations {
                 };
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
-            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired-invalid_credentials"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired-invalid_credentials-second_factor_required-invalid_code"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -4417,6 +4896,418 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized"];
             403: components["responses"]["Problem403-tenant_inactive"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthLoginVerify: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The guid of the tenant, or its slug. */
+                "X-Tenant": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "challenge": "the challenge of the refused login",
+                 *       "code": "123456"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The `challenge` of the refused login. */
+                    challenge: string;
+                    /** @description The present code of an authenticator app. Null: as in a new record without it. */
+                    code?: string | null;
+                    /** @description A recovery code, in place of `code`. Null: as in a new record without it. */
+                    recoveryCode?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "the access token, a JWT",
+                     *       "refreshToken": "the refresh token",
+                     *       "entityType": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LoginResponse"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-invalid_code-invalid_challenge"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthLoginSetup: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The guid of the tenant, or its slug. */
+                "X-Tenant": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "setupToken": "the setupToken of the refused login",
+                 *       "name": "My phone"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The `setupToken` of the refused login. */
+                    setupToken: string;
+                    /**
+                     * @description A name by which you recognise the factor. Null: as in a new record without it.
+                     * @default Authenticator app
+                     */
+                    name?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "secret": "the secret",
+                     *       "url": "the url"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["NewTotp"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-invalid_challenge"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthLoginSetupConfirm: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The guid of the tenant, or its slug. */
+                "X-Tenant": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "setupToken": "the setupToken of the refused login",
+                 *       "code": "123456"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The `setupToken` of the refused login. */
+                    setupToken: string;
+                    code: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "the access token, a JWT",
+                     *       "refreshToken": "the refresh token",
+                     *       "entityType": null,
+                     *       "recoveryCodes": [
+                     *         "the "
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SetUpLogin"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-invalid_code-invalid_challenge"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getAuthFactors: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *         "kind": "totp",
+                     *         "name": "the name",
+                     *         "confirmedAt": "2026-01-05T09:30:00.000Z",
+                     *         "lastUsedAt": null
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["Factor"][];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthFactorsTotp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "My phone"
+                 *     }
+                 */
+                "application/json": {
+                    /**
+                     * @description A name by which you recognise the factor. Null: as in a new record without it.
+                     * @default Authenticator app
+                     */
+                    name?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "secret": "the secret",
+                     *       "url": "the url"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["NewTotp"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required"];
+            408: components["responses"]["Problem408"];
+            410: components["responses"]["Problem410-gone"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthFactorsByIdConfirm: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "123456"
+                 *     }
+                 */
+                "application/json": {
+                    code: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "recoveryCodes": [
+                     *         "the "
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ConfirmedFactor"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired-invalid_code"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            410: components["responses"]["Problem410-gone"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthFactorsRecoveryCodes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "recoveryCodes": [
+                     *         "the "
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ConfirmedFactor"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request-wrong_state"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    deleteAuthFactorsById: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-wrong_state"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required"];
+            404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -5463,6 +6354,107 @@ export interface operations {
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getRolesByIdSecondFactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Required": false,
+                     *       "PeopleWithout": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoleSecondFactor"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    putRolesByIdSecondFactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Required": true
+                 *     }
+                 */
+                "application/json": {
+                    /** @description Whether people with this role need a second factor to log in. */
+                    Required: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Required": false,
+                     *       "PeopleWithout": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RoleSecondFactor"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            410: components["responses"]["Problem410-gone"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -12215,7 +13207,7 @@ export interface operations {
                     UserId?: number | number[];
                     UserGuid?: string | string[];
                     Action?: ("create" | "update" | "delete") | ("create" | "update" | "delete")[];
-                    Resource?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey") | ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey")[];
+                    Resource?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey" | "Factor") | ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey" | "Factor")[];
                     Key?: string | string[];
                     IPAddress?: string | string[];
                     TraceId?: string | string[];

@@ -1,4 +1,6 @@
 import type { TenantRoute } from '../../tenancy/define-route.ts';
+import { factorRoutes } from '../factors/factor-routes.ts';
+import { loginRoutes } from '../factors/login-routes.ts';
 import type { AuthServices } from './auth-services.ts';
 import { generateToken } from './generate-token.ts';
 import { login, refresh } from './login.ts';
@@ -21,5 +23,7 @@ export function authRoutes(services: AuthServices): TenantRoute[] {
     confirm(services),
     resetPassword(services),
     generateToken(services),
+    ...loginRoutes(services),
+    ...factorRoutes(services),
   ];
 }

@@ -14,7 +14,12 @@ import { invalidToken } from '../../lib/http/request/bearer-token.ts';
 import { type Problem, problem } from '../../lib/problems.ts';
 import type { HttpContext, HttpMiddleware } from '../../lib/request-state.ts';
 import { bindTenant } from '../../tenancy/bind-request.ts';
-import { type Caller, findActiveUser, permitsLegacyTokens } from '../../tenancy/caller.ts';
+import {
+  type Caller,
+  findActiveUser,
+  lacksSecondFactor,
+  permitsLegacyTokens,
+} from '../../tenancy/caller.ts';
 import type { TenantDatabases } from '../../tenancy/connections/tenant-databases.ts';
 import { isAdmitted, parseNetworks } from '../../tenancy/program-networks.ts';
 import type { ContextServices } from '../../tenancy/request-context.ts';
@@ -101,6 +106,8 @@ async function identify(
   }
 
   const { user, role } = found;
+  if (lacksSecondFactor(session, role)) throw invalidToken('second_factor');
+
   const endsAt = endOfToken(claims);
   const credentials = {
     sessionId: claims.sid,

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import type { TenantRecord, UserRecord } from '../../control/records.ts';
+import type { RoleRecord, TenantRecord, UserRecord } from '../../control/records.ts';
 import { Entity } from '../../sales/resources/entity.ts';
-import { findActiveUser } from '../../tenancy/caller.ts';
+import { findActiveUser, hasSecondFactor } from '../../tenancy/caller.ts';
 import { isSameEntity } from '../../tenancy/own-entity.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import { signAccessToken } from './access-token.ts';
@@ -29,8 +29,9 @@ export const loginResponse = z
  * The user that tokens are issued to, with the current permissions of the role and the type of
  * the entity.
  */
-interface TokenHolder {
+export interface TokenHolder {
   readonly user: UserRecord;
+  readonly role: RoleRecord;
   readonly permissions: string[];
   readonly entityType: z.output<typeof entityType>;
 }
@@ -46,6 +47,7 @@ export async function loadTokenHolder(
   const { user, role } = found;
   return {
     user,
+    role,
     permissions: [...role.permissions],
     entityType: await entityTypeOf(user, context),
   };
@@ -60,15 +62,21 @@ export async function entityTypeOf(
   return entity && isSameEntity(entity, entitySince) ? entity.entityType : null;
 }
 
-/** Returns an access token and a refresh token for a session. */
+/**
+ * Returns an access token and a refresh token for a session.
+ * @param methods what the session has proved. The access token says it (`amr`, RFC 8176) only
+ *   if it is more than a password
+ */
 export function issueTokens(
   { secrets, tokens }: AuthServices,
   tenant: TenantRecord,
   { user, permissions, entityType: entity_type }: TokenHolder,
   session: RefreshToken,
+  methods: readonly string[],
 ): z.input<typeof loginResponse> {
   const { guid: user_guid, email } = user;
-  const claims = { user_guid, email, permissions, entity_type, sid: session.sessionId };
+  const amr = hasSecondFactor(methods) ? { amr: [...methods, 'mfa'] } : {};
+  const claims = { user_guid, email, permissions, entity_type, sid: session.sessionId, ...amr };
   return {
     accessToken: signAccessToken(tenant, claims, tokens),
     refreshToken: encodeRefreshToken(session, tenant.guid, secrets),

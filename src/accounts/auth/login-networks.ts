@@ -3,6 +3,18 @@ import type { QueryControl } from '../../control/database.ts';
 /** A network stays known for this long after a login from it. */
 export const knownNetworkAge = `interval '30 days'`;
 
+const knownNetwork = `
+  select from login_networks where user_id = $1 and network = $2 and last_login_at > now() - ${knownNetworkAge}`;
+
+/** True if the user has lately logged in from a network, or used a token of a mail there. */
+export async function isKnownNetwork(
+  query: QueryControl,
+  userId: number,
+  network: string,
+): Promise<boolean> {
+  return (await query('is_known_network', knownNetwork, [userId, network])).length > 0;
+}
+
 const maxNetworks = 50; // of a user
 /** Rows removed at a time. A new network adds only one, so the table does not grow. */
 const batch = 100;

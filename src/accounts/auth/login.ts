@@ -4,13 +4,15 @@ import { clientNetwork } from '../../lib/http/request/client-address.ts';
 import { email } from '../../lib/http/request/email.ts';
 import { bodyLimits } from '../../lib/http/route.ts';
 import { problem } from '../../lib/problems.ts';
+import { lacksSecondFactor } from '../../tenancy/caller.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
+import { factorMethods } from '../factors/check-code.ts';
 import type { AuthServices } from './auth-services.ts';
 import { hashRequester } from './hash-queue.ts';
 import { issueTokens, loadTokenHolder, loginResponse } from './issue-tokens.ts';
 import { passwordLength } from './passwords.ts';
 import { decodeRefreshToken } from './refresh-token.ts';
-import { openSession, rotateSession } from './sessions.ts';
+import { openSession, passwordOnly, rotateSession } from './sessions.ts';
 
 const credentials = z.object({
   email: email().describe('The e-mail address of the user.'),
@@ -53,11 +55,14 @@ export function login(services: AuthServices): TenantRoute {
     access: 'anonymous',
     tag: 'Authentication',
     summary: 'Log in with e-mail address and password',
+    description:
+      'A person with a second factor gets 401 `second_factor_required` with a `challenge`, which ' +
+      '`POST /api/v1/auth/login/verify` completes within five minutes.',
     body: credentials,
     example: { email: 'admin@demo.test', password: 'the password that npm start printed' },
     bodyLimit: bodyLimits.auth,
     rateLimit: 'login',
-    problems: ['invalid_credentials'],
+    problems: ['invalid_credentials', 'second_factor_required', 'second_factor_setup_required'],
     response: loginResponse,
     handler: async ({ body: { email, password } }, context) => {
       const { tenant } = context;
@@ -83,14 +88,38 @@ export function login(services: AuthServices): TenantRoute {
 
         const opening = await openSession(control, holder.user, network, found.hash, renewedHash);
         if (opening.outcome === 'opened') {
-          return issueTokens(services, tenant, holder, opening.token);
+          return issueTokens(services, tenant, holder, opening.token, passwordOnly);
         }
+        if (opening.outcome === 'second_factor') throw factorRequired(opening.challenge);
+        if (opening.outcome === 'setup') throw setupRequired(opening.setupToken);
         if (opening.outcome === 'refused') break;
       }
 
       throw problem('invalid_credentials');
     },
   });
+}
+
+/** The problem of a right password, which the second factor has to complete. */
+function factorRequired(challenge: string) {
+  return problem('second_factor_required', {
+    members: { challenge, methods: factorMethods },
+  });
+}
+
+/**
+ * The problem of a right password of a person whose role requires a second factor.
+ * @param setupToken undefined in a network that is not known for the account: the password
+ *   alone binds no factor. A link in a mail makes the network known
+ */
+function setupRequired(setupToken: string | undefined) {
+  return setupToken === undefined
+    ? problem('second_factor_setup_required', {
+        detail:
+          'You have not logged in from here lately. Ask for a mail to set a new password ' +
+          '(/api/v1/auth/reset-password), use its link from here, and log in again.',
+      })
+    : problem('second_factor_setup_required', { members: { setupToken } });
 }
 
 /**
@@ -123,6 +152,9 @@ export function refresh(services: AuthServices): TenantRoute {
       const session = await directory.session(token.sessionId);
       const holder = session && (await loadTokenHolder(services, context, session.userId));
       if (!holder) throw problem('invalid_refresh_token', { reason: session ? 'user' : 'session' });
+      if (lacksSecondFactor(session, holder.role)) {
+        throw problem('invalid_refresh_token', { reason: 'second_factor' });
+      }
 
       const rotation = await rotateSession(control, tenant.id, token, context.deadline);
       if (rotation.outcome === 'reused') {
@@ -143,7 +175,7 @@ export function refresh(services: AuthServices): TenantRoute {
         });
       }
 
-      return issueTokens(services, tenant, holder, rotation.successor);
+      return issueTokens(services, tenant, holder, rotation.successor, session.methods);
     },
   });
 }

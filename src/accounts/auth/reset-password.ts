@@ -7,6 +7,7 @@ import { problem } from '../../lib/problems.ts';
 import type { FieldErrors } from '../../lib/runtime/field-error.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
+import { forgetWrongCodes } from '../factors/check-code.ts';
 import { requestResetMail } from '../mails/mail-requests.ts';
 import { recordSetPassword, useLink, withdrawRegistrationsOf } from '../mails/use-link.ts';
 import type { AuthServices } from './auth-services.ts';
@@ -155,6 +156,7 @@ async function usePasswordLink(
   await setPasswordHash(query, userId, passwordHash);
   await recordSetPassword(query, link, passwordHash);
   await revokeSessionsOf(query, userId, 'password_reset');
+  await forgetWrongCodes(query, userId);
 
   // The token proves that the client reads the mails of the user.
   await rememberNetwork(query, userId, clientNetwork(ipAddress));

@@ -9,7 +9,8 @@ import {
 import type { UserRecord } from '../../control/records.ts';
 import { refreshRepeatSeconds, sessionLifetime } from '../../control/token-lifetime.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
-import { rememberNetwork } from './login-networks.ts';
+import { createChallenge } from '../factors/challenges.ts';
+import { isKnownNetwork, rememberNetwork } from './login-networks.ts';
 import type { RefreshToken } from './refresh-token.ts';
 
 const sessionsPerUser = 20;
@@ -17,13 +18,20 @@ const sessionsPerUser = 20;
 export const unexpired = `
   refreshed_at > now() - interval '${sessionLifetime.idle}' and created_at > now() - interval '${sessionLifetime.total}'`;
 
-type OpenResult = { outcome: 'opened'; token: RefreshToken } | { outcome: 'refused' | 'changed' };
+type OpenResult =
+  | { outcome: 'opened'; token: RefreshToken }
+  | { outcome: 'second_factor'; challenge: string }
+  | { outcome: 'setup'; setupToken: string | undefined }
+  | { outcome: 'refused' | 'changed' };
 
 // One login per user at a time, so that the limit of sessions holds. `no key update` does not
 // block foreign key checks.
 const lockUser = `
-  select password_hash = $2 as unchanged, confirmed_at is not null and disabled_at is null as "mayLogIn"
-    from users where id = $1 for no key update`;
+  select password_hash = $2 as unchanged, confirmed_at is not null and disabled_at is null as "mayLogIn",
+         exists (select from factors f
+                  where f.tenant_id = u.tenant_id and f.user_id = u.id and f.confirmed_at is not null) as "hasFactor",
+         (select requires_second_factor from roles r where r.id = u.role_id) as "mustHaveFactor"
+    from users u where id = $1 for no key update`;
 const setHash = 'update users set password_hash = $2 where id = $1';
 const insertSession = `
   with expired as (delete from sessions where user_id = $2 and not (${unexpired})),
@@ -32,12 +40,13 @@ const insertSession = `
           where revoked_at is null and id in (
             select id from sessions where user_id = $2 and revoked_at is null and ${unexpired}
              order by created_at desc, id offset ${sessionsPerUser - 1}))
-  insert into sessions (tenant_id, user_id) values ($1, $2) returning id`;
+  insert into sessions (tenant_id, user_id, methods) values ($1, $2, $3) returning id`;
 
 /**
  * Opens a session for a user whose password was verified, and stores the renewed hash if there
- * is one. Keeps the newest 20 sessions of the user: older ones are revoked, and expired ones
- * are deleted. Remembers the client's network.
+ * is one. A person with a second factor gets a challenge in place of the session; one whose role
+ * requires a factor, and who has none, gets a token that sets one up, in a network that is known
+ * for the account.
  * @param hash the hash that the password was verified with. If another hash is stored by now,
  *   the password was changed, which ended all sessions, and the outcome is `changed`
  */
@@ -49,21 +58,68 @@ export async function openSession(
   renewedHash?: string,
 ): Promise<OpenResult> {
   return transactControl(control, async (query): Promise<OpenResult> => {
-    const [user] = await query<{ unchanged: boolean; mayLogIn: boolean }>('lock_user', lockUser, [
-      id,
-      hash,
-    ]);
+    const [user] = await query<LockedUser>('lock_user', lockUser, [id, hash]);
     if (!user?.unchanged) return { outcome: 'changed' };
     if (!user.mayLogIn) return { outcome: 'refused' };
 
     if (renewedHash) await setPasswordHash(query, id, renewedHash);
-    const [session] = await query<{ id: string }>('insert_session', insertSession, [tenantId, id]);
-    await rememberNetwork(query, id, network);
+    if (user.hasFactor) {
+      return { outcome: 'second_factor', challenge: await createChallenge(query, id, 'verify') };
+    }
+    if (user.mustHaveFactor) {
+      const isKnown = await isKnownNetwork(query, id, network);
+      const setupToken = isKnown ? await createChallenge(query, id, 'setup') : undefined;
+      return { outcome: 'setup', setupToken };
+    }
 
-    return session
-      ? { outcome: 'opened', token: { sessionId: session.id, generation: 0 } }
-      : { outcome: 'refused' };
+    const token = await insertSessionOf(query, { id, tenantId }, network, passwordOnly);
+    return { outcome: 'opened', token };
   });
+}
+
+interface LockedUser {
+  readonly unchanged: boolean;
+  readonly mayLogIn: boolean;
+  readonly hasFactor: boolean;
+  readonly mustHaveFactor: boolean;
+}
+
+/** What a login with a password alone has proved, by RFC 8176. */
+export const passwordOnly: readonly string[] = ['pwd'];
+
+/**
+ * Inserts a session. Keeps the newest 20 sessions of the user: older ones are revoked, and
+ * expired ones are deleted. Remembers the client's network.
+ * @param query of a transaction that has locked the user, and that commits afterwards
+ * @param methods what was proved, by RFC 8176
+ */
+export async function insertSessionOf(
+  query: QueryControl,
+  { id, tenantId }: Pick<UserRecord, 'id' | 'tenantId'>,
+  network: string,
+  methods: readonly string[],
+): Promise<RefreshToken> {
+  const values = [tenantId, id, methods];
+  const [session] = await query<{ id: string }>('insert_session', insertSession, values);
+  if (!session) throw new Error('PostgreSQL returned no session');
+
+  await rememberNetwork(query, id, network);
+  return { sessionId: session.id, generation: 0 };
+}
+
+const addOne = `
+  update sessions set methods = methods || $2::text where id = $1::uuid and not $2::text = any (methods)`;
+
+/**
+ * Adds what a person has proved in a session, by RFC 8176, in the transaction that has taken the
+ * proof. Every process knows it within 1 s.
+ */
+export async function addMethod(
+  query: QueryControl,
+  sessionId: string,
+  method: 'otp',
+): Promise<void> {
+  await query('add_method', addOne, [sessionId, method]);
 }
 
 /** Stores a password hash of a user. */

@@ -1,28 +1,42 @@
 import { z } from 'zod';
 import { type QueryControl, queryControl, transactControl } from '../../control/database.ts';
+import type { TenantRecord } from '../../control/records.ts';
 import { invalidToken } from '../../lib/http/request/bearer-token.ts';
 import { timestamp } from '../../lib/http/request/fields.ts';
 import { bodyLimits } from '../../lib/http/route.ts';
 import { problem } from '../../lib/problems.ts';
 import type { Caller } from '../../tenancy/caller.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
+import {
+  checkCode,
+  codeFields,
+  errorsOfCodes,
+  factorMethods,
+  type SentCode,
+  type TakeCode,
+} from '../factors/check-code.ts';
+import { lockAccountOf } from '../factors/factor-store.ts';
 import type { AuthServices } from './auth-services.ts';
 import { hashRequester } from './hash-queue.ts';
 import { passwordLength } from './passwords.ts';
+import { addMethod } from './sessions.ts';
 
 /** The time after a login or a verification in which a person may do what needs one. */
 const proofLifetime = '5 minutes';
 
 const isVerified = `
-  select from sessions
+  select from sessions s
    where id = $1::uuid and revoked_at is null
-     and coalesce(verified_at, created_at) > now() - interval '${proofLifetime}'`;
+     and coalesce(verified_at, created_at) > now() - interval '${proofLifetime}'
+     and (methods && '{otp,pop}' or not exists (
+       select from factors f where f.tenant_id = s.tenant_id and f.user_id = s.user_id and f.confirmed_at is not null))`;
 
 /**
- * Requires that the person has proved the password within the last five minutes, by the login
- * of the session or by `POST /api/v1/auth/verify`. So a token that somebody has left behind
- * does not suffice, nor does a session that was revoked a moment ago, which a cache may still
- * have as valid. A program, and a legacy client, can prove nothing.
+ * Requires that the person has proved the password, and the second factor if there is one,
+ * within the last five minutes, by the login of the session or by `POST /api/v1/auth/verify`. So
+ * a token that somebody has left behind does not suffice, nor does a session that was revoked a
+ * moment ago, which a cache may still have as valid. A program, and a legacy client, can prove
+ * nothing.
  * @throws {Problem} `verification_required`
  */
 export async function requireVerified(query: QueryControl, { sessionId }: Caller): Promise<void> {
@@ -31,12 +45,17 @@ export async function requireVerified(query: QueryControl, { sessionId }: Caller
 
   throw problem('verification_required', {
     detail: sessionId
-      ? 'Send your password to /api/v1/auth/verify, and then this request again.'
+      ? 'Send your password, and a code of your second factor if you have one, to ' +
+        '/api/v1/auth/verify, and then this request again.'
       : 'Only a person who has logged in can do this.',
   });
 }
 
-const ownHash = 'select password_hash as hash from users where id = $1 and tenant_id = $2';
+const ownAccount = `
+  select password_hash as hash,
+         exists (select from factors f
+                  where f.tenant_id = u.tenant_id and f.user_id = u.id and f.confirmed_at is not null) as "hasFactor"
+    from users u where id = $1 and tenant_id = $2`;
 const verifySession = `
   update sessions set verified_at = now()
    where id = $1::uuid and revoked_at is null
@@ -44,7 +63,9 @@ const verifySession = `
   returning to_json(now() + interval '${proofLifetime}') #>> '{}' as until`;
 
 /** Proves the password of the caller again, for what needs a proof of the last five minutes. */
-export function verify({ control, passwords }: AuthServices): TenantRoute {
+export function verify(services: AuthServices): TenantRoute {
+  const { control, directory, passwords } = services;
+
   return defineRoute({
     method: 'POST',
     path: '/api/v1/auth/verify',
@@ -52,45 +73,78 @@ export function verify({ control, passwords }: AuthServices): TenantRoute {
     tag: 'Authentication',
     summary: 'Prove your password again, for what needs a proof of the last five minutes',
     description:
-      'To make a key of a program needs one: a login, or this. A wrong password counts as a ' +
-      'failed login, and ends no session.',
+      'To make a key of a program, or to change your second factors, needs one: a login, or this. A ' +
+      'person with a second factor sends a code, too. A wrong password counts as a failed login, ' +
+      'and ends no session.',
     body: z.object({
       password: z
         .string()
         .min(1)
         .max(passwordLength.max * 8)
         .describe('The password of the user.'),
+      ...codeFields,
     }),
     example: { password: 'the password that npm start printed' },
     bodyLimit: bodyLimits.auth,
     rateLimit: 'login',
-    problems: ['invalid_credentials', 'wrong_state'],
+    problems: ['invalid_credentials', 'invalid_code', 'second_factor_required', 'wrong_state'],
     response: z
       .object({ verifiedUntil: timestamp().describe('When the proof ends.') })
       .meta({ title: 'Verification' }),
-    handler: async ({ body: { password } }, context) => {
+    handler: async ({ body: { password, ...sent } }, context) => {
       const { caller, tenant } = context;
       if (!caller.sessionId) {
         throw problem('wrong_state', { detail: 'Only a person who has logged in can do this.' });
       }
 
-      const [user] = await queryControl<{ hash: string }>(control, 'own_hash', ownHash, [
-        caller.userId,
-        tenant.id,
-      ]);
+      const [user] = await queryControl<{ hash: string; hasFactor: boolean }>(
+        control,
+        'own_account',
+        ownAccount,
+        [caller.userId, tenant.id],
+      );
       const matches = await passwords.verify(user?.hash, password, hashRequester(context));
       if (!matches) throw problem('invalid_credentials');
 
-      const [verified] = await transactControl(control, query =>
-        query<{ until: string }>('verify_session', verifySession, [
+      const takeCode = user?.hasFactor
+        ? await requireCode(services, { tenant, userId: caller.userId }, sent)
+        : undefined;
+
+      const [verified] = await transactControl(control, async query => {
+        if (takeCode) {
+          const owner = { tenantId: tenant.id, userId: caller.userId };
+          await lockAccountOf(query, owner);
+          if (!(await takeCode(query))) throw problem('invalid_code');
+          await addMethod(query, caller.sessionId, 'otp');
+        }
+        return query<{ until: string }>('verify_session', verifySession, [
           caller.sessionId,
           caller.userId,
           user?.hash,
-        ]),
-      );
+        ]);
+      });
       if (!verified) throw invalidToken('session');
+      if (takeCode) directory.invalidateSession(caller.sessionId);
 
       return { verifiedUntil: new Date(verified.until).toISOString() };
     },
   });
+}
+
+/** @throws {Problem} `second_factor_required` without a code, `invalid_code` with a wrong one */
+async function requireCode(
+  services: AuthServices,
+  { tenant, userId }: { tenant: TenantRecord; userId: number },
+  sent: SentCode,
+): Promise<TakeCode> {
+  if (sent.code === undefined && sent.recoveryCode === undefined) {
+    throw problem('second_factor_required', { members: { methods: factorMethods } });
+  }
+  const errors = errorsOfCodes(sent);
+  if (Object.keys(errors).length > 0) throw problem('validation_failed', { errors });
+
+  const owner = { tenantId: tenant.id, tenantGuid: tenant.guid, userId };
+  const takeCode = await checkCode(services, owner, sent);
+  if (!takeCode) throw problem('invalid_code');
+  return takeCode;
 }

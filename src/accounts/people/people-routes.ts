@@ -14,6 +14,7 @@ import type { AuthServices } from '../auth/auth-services.ts';
 import { changePeople, errorsOfPeople } from './change-people.ts';
 import { changeUserRoutes, inviteRoute } from './change-user-routes.ts';
 import { changeRole, createRole, deleteRole, requireValidRole } from './role-records.ts';
+import { roleSecondFactorRoutes } from './role-second-factor.ts';
 import { userDocumentation } from './user-documentation.ts';
 import { managedPeople } from './user-records.ts';
 import {
@@ -247,5 +248,6 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
         });
       },
     }),
+    ...roleSecondFactorRoutes(services, rolesPath),
   ];
 }

@@ -74,6 +74,13 @@ const secretColumns: {
     owner: ({ guid }) => owners.webhookKey(guid ?? ''),
   },
   {
+    table: 'factors',
+    column: 'secret',
+    select: `select f.id, secret as sealed, guid, f.id as name from factors f join tenants t on t.id = tenant_id
+              where secret is not null`,
+    owner: ({ guid, name }) => owners.factor(guid ?? '', name),
+  },
+  {
     table: 'installation',
     column: 'archive_key',
     select:

@@ -33,11 +33,15 @@ const privileges: Record<string, string> = {
   archives: 'select (target, tenant_guid, archived_at, state, proved_at, fault)',
   purged_tenants: 'select (archives)',
   signing_keys: 'select',
-  roles: 'select, insert, delete, update (name, permissions)',
+  roles: 'select, insert, delete, update (name, permissions, requires_second_factor)',
   users:
     'select, insert, delete, ' +
     'update (email, password_hash, first_name, last_name, role_id, scope, entity_id, entity_since, invited_at, confirmed_at, disabled_at, networks)',
   program_keys: 'select, insert, delete, update (revoked_at, last_used_at)',
+  factors: 'select, insert, delete, update (name, last_step, confirmed_at, last_used_at)',
+  recovery_codes: 'select, insert, delete, update (used_at)',
+  wrong_codes: readAndWrite,
+  login_challenges: 'select, insert, delete, update (tries)',
   audit_log: 'select', // written by triggers with the rights of the operator
   idempotency_keys: readAndWrite,
   sessions: readAndWrite,

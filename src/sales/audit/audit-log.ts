@@ -72,7 +72,9 @@ const controlResources = [
   { name: 'Role', path: '/api/v1/Roles' },
   { name: 'Program', path: '/api/v1/Programs' },
   { name: 'ProgramKey' },
+  { name: 'Factor' },
 ];
+const ofControl = '`User`, `Role`, `Program`, `ProgramKey` and `Factor`';
 /**
  * The resources that requests may name: those whose changes have audit entries, and `Activity`,
  * whose records never change.
@@ -150,6 +152,7 @@ const permissionOf = new Map<string, Permission>([
   ['Role', 'users.read'],
   ['Program', 'users.read'],
   ['ProgramKey', 'users.read'],
+  ['Factor', 'users.read'],
   ['Webhook', 'settings.write'],
 ]);
 
@@ -165,8 +168,8 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
       summary: 'The newest audit entries, of a resource, a record, a user, or all',
       description:
         'Every change of a record has one entry, written in the same transaction. `resource` is a name such as ' +
-        '`Country`, `key` the id or code of a record. The entries of `User`, `Role`, `Program` and ' +
-        '`ProgramKey` are returned only when `resource`, or `filter[Resource]`, names nothing beside these four, and ' +
+        `\`Country\`, \`key\` the id or code of a record. The entries of ${ofControl} ` +
+        'are returned only when `resource`, or `filter[Resource]`, names nothing beside these five, and ' +
         'need the permission `users.read` too. Those of ' +
         '`Webhook` need `settings.write`. An upgrade ' +
         'that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and ' +
@@ -207,8 +210,8 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
       tag: 'AuditLog',
       summary: 'One audit entry by its id',
       description:
-        'The entries of `User`, `Role`, `Program` and `ProgramKey` have numbers of their own: one of these is returned ' +
-        'only when `resource` names one of the four.',
+        `The entries of ${ofControl} have numbers of their own: one of these is returned ` +
+        'only when `resource` names one of the five.',
       query: query.pick({ resource: true }),
       response: view,
       handler: async ({ params, query: { resource } }, context) => {
@@ -256,7 +259,7 @@ function namedResources(
   if (!areOfControl && deciding.some(isOfControl)) {
     throw fieldProblem(
       resource ? 'resource' : 'filter[Resource]',
-      'cannot name User, Role, Program or ProgramKey beside other resources: ask for them in a request of their own',
+      'cannot name User, Role, Program, ProgramKey or Factor beside other resources: ask for them in a request of their own',
       'not_allowed',
     );
   }

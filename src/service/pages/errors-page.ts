@@ -35,6 +35,15 @@ export const meanings: Record<ProblemCode, string> = {
   token_expired:
     'The access token has expired. Exchange the refresh token, then repeat the request.',
   invalid_credentials: 'The e-mail address or the password is wrong, or the account is not active.',
+  second_factor_required:
+    'The password is right, and the account has a second factor. Send `challenge` with a code to ' +
+    '`/api/v1/auth/login/verify` within five minutes; `methods` names what it takes.',
+  invalid_code:
+    'The code is wrong, was used before, or its app is not the one of the account; or ten codes ' +
+    'were wrong in 24 hours, and only recovery codes are accepted for the rest of them.',
+  invalid_challenge:
+    'The challenge or the setup token has ended: after five minutes, five codes, or a new password. ' +
+    'Log in again.',
   invalid_refresh_token:
     'The refresh token was used before or has expired, or its session has ended. Log in again.',
   tenant_required:
@@ -43,6 +52,9 @@ export const meanings: Record<ProblemCode, string> = {
   verification_required:
     'This needs a proof of your password of the last five minutes. Send the password to ' +
     '`/api/v1/auth/verify`, then repeat the request.',
+  second_factor_setup_required:
+    'The password is right, but your role requires a second factor. Send `setupToken` to ' +
+    '`/api/v1/auth/login/setup`; without one, `detail` says what to do first.',
   origin_not_allowed:
     'A browser asked, in a preflight (CORS), whether a page of this origin may call the service. Ask ' +
     'the operator to list the origin.',

@@ -117,6 +117,20 @@ export const problemSchema = {
         },
       },
     },
+    challenge: {
+      type: 'string',
+      description: 'Of `second_factor_required`: completes the login at `/auth/login/verify`.',
+    },
+    methods: {
+      type: 'array',
+      items: { type: 'string' },
+      description: 'Of `second_factor_required`: what completes it, `totp` or `recoveryCode`.',
+    },
+    setupToken: {
+      type: 'string',
+      description:
+        'Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`.',
+    },
     errors: {
       type: 'object',
       description:

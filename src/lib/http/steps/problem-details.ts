@@ -58,7 +58,7 @@ export function problemDetails(log: Logger): HttpMiddleware {
 }
 
 function renderProblem(ctx: HttpContext, rendered: Problem): void {
-  const { code, status, detail, errors, references, headers } = rendered;
+  const { code, status, detail, errors, references, members, headers } = rendered;
   ctx.status = status;
   ctx.set({ 'Cache-Control': 'no-store', ...headers });
   if (headers?.Connection === 'close' && !ctx.req.complete) {
@@ -71,6 +71,7 @@ function renderProblem(ctx: HttpContext, rendered: Problem): void {
   ctx.body = JSON.stringify({
     ...problemBody(code, ctx.state.traceId, detail, errors),
     references,
+    ...members,
     retryAfter: seconds === undefined ? undefined : Number(seconds),
   });
 }

@@ -1,0 +1,211 @@
+import { z } from 'zod';
+import { type QueryControl, setActor, transactControl } from '../../control/database.ts';
+import { clientNetwork } from '../../lib/http/request/client-address.ts';
+import { bodyLimits } from '../../lib/http/route.ts';
+import { problem } from '../../lib/problems.ts';
+import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
+import type { RequestContext } from '../../tenancy/request-context.ts';
+import type { AuthServices } from '../auth/auth-services.ts';
+import { issueTokens, loadTokenHolder, loginResponse } from '../auth/issue-tokens.ts';
+import type { RefreshToken } from '../auth/refresh-token.ts';
+import { insertSessionOf } from '../auth/sessions.ts';
+import { type Challenge, findChallenge, takeChallenge } from './challenges.ts';
+import { type CodeOwner, checkCode, codeFields, errorsOfCodes } from './check-code.ts';
+import { confirmedFactor, factorName, totpView } from './factor-fields.ts';
+import { addTotp, confirmTotp, type LockedAccount, lockAccountOf } from './factor-store.ts';
+
+/** What a login with a password and a code has proved, by RFC 8176. */
+const passwordAndCode = ['pwd', 'otp'];
+
+const common = {
+  method: 'POST',
+  access: 'anonymous',
+  tag: 'Authentication',
+  bodyLimit: bodyLimits.auth,
+  rateLimit: 'login',
+} as const;
+const setupToken = z.string().max(100).describe('The `setupToken` of the refused login.');
+
+/** The routes that complete a login whose password was right. */
+export function loginRoutes(services: AuthServices): TenantRoute[] {
+  return [verifyLogin(services), setUp(services), confirmSetUp(services)];
+}
+
+function verifyLogin(services: AuthServices): TenantRoute {
+  return defineRoute({
+    ...common,
+    path: '/api/v1/auth/login/verify',
+    summary: 'Complete a login by a second factor',
+    description:
+      'Takes the `challenge` of a login that was refused with `second_factor_required`, once, ' +
+      'with at most five codes. After ten wrong codes in 24 hours, only recovery codes are ' +
+      'accepted for the rest of them.',
+    body: z.object({
+      challenge: z.string().max(100).describe('The `challenge` of the refused login.'),
+      ...codeFields,
+    }),
+    example: { challenge: 'the challenge of the refused login', code: '123456' },
+    problems: ['invalid_challenge', 'invalid_code'],
+    response: loginResponse,
+    checkValid: async ({ body, errors }) =>
+      errors.code || errors.recoveryCode ? {} : errorsOfCodes(body),
+    handler: async ({ body }, context) => {
+      const errors = errorsOfCodes(body);
+      if (Object.keys(errors).length > 0) throw problem('validation_failed', { errors });
+
+      const { challenge, owner } = await requireChallenge(services, context, {
+        challenge: body.challenge,
+        purpose: 'verify',
+        isTried: true,
+      });
+      const takeCode = await checkCode(services, owner, body);
+      if (!takeCode) throw problem('invalid_code');
+
+      return completeLogin(services, context, challenge, owner, async query => {
+        if (!(await takeCode(query))) throw problem('invalid_code');
+      });
+    },
+  });
+}
+
+function setUp(services: AuthServices): TenantRoute {
+  return defineRoute({
+    ...common,
+    path: '/api/v1/auth/login/setup',
+    summary: 'Begin to set up the second factor that a role requires',
+    description:
+      'For a login that was refused with `second_factor_setup_required`. Confirm the factor by ' +
+      'its first code at `/api/v1/auth/login/setup/confirm`.',
+    body: z.object({ setupToken, name: factorName }),
+    example: { setupToken: 'the setupToken of the refused login', name: 'My phone' },
+    problems: ['invalid_challenge', 'limit_reached'],
+    response: totpView,
+    status: 201,
+    handler: async ({ body }, context) => {
+      const { challenge, owner } = await requireChallenge(services, context, {
+        challenge: body.setupToken,
+        purpose: 'setup',
+        isTried: false,
+      });
+
+      const { id, key } = await transactControl(services.control, async query => {
+        const account = await requireOpenAccount(query, owner, challenge);
+        if (account.factors > 0) throw problem('invalid_challenge');
+        await setPerson(query, owner, context, account);
+        const naming = { name: body.name, issuer: context.tenant.name };
+
+        return addTotp(query, services, owner, account, naming);
+      });
+      return { id, secret: key.text, url: key.url };
+    },
+  });
+}
+
+function confirmSetUp(services: AuthServices): TenantRoute {
+  return defineRoute({
+    ...common,
+    path: '/api/v1/auth/login/setup/confirm',
+    summary: 'Confirm the second factor that a role requires, and complete the login',
+    body: z.object({ setupToken, code: codeFields.code.unwrap() }),
+    example: { setupToken: 'the setupToken of the refused login', code: '123456' },
+    problems: ['invalid_challenge', 'invalid_code'],
+    response: loginResponse.extend(confirmedFactor.shape).meta({ title: 'SetUpLogin' }),
+    handler: async ({ body }, context) => {
+      const { challenge, owner } = await requireChallenge(services, context, {
+        challenge: body.setupToken,
+        purpose: 'setup',
+        isTried: true,
+      });
+
+      let recoveryCodes: string[] = [];
+      const tokens = await completeLogin(
+        services,
+        context,
+        challenge,
+        owner,
+        async (query, account) => {
+          if (account.factors > 0) throw problem('invalid_challenge');
+          const factor = { id: null, code: body.code };
+          recoveryCodes = await confirmTotp(query, services, owner, account, factor);
+        },
+      );
+      return { ...tokens, recoveryCodes };
+    },
+  });
+}
+
+interface SentChallenge {
+  readonly challenge: string;
+  readonly purpose: 'verify' | 'setup';
+  /** True to count a code that it is sent with. */
+  readonly isTried: boolean;
+}
+
+/** @throws {Problem} `invalid_challenge` */
+async function requireChallenge(
+  { control }: Pick<AuthServices, 'control'>,
+  { tenant }: RequestContext,
+  { challenge, purpose, isTried }: SentChallenge,
+): Promise<{ challenge: Challenge; owner: CodeOwner }> {
+  const sent = { tenantId: tenant.id, challenge, purpose };
+  const found = await findChallenge(control, sent, isTried);
+  if (!found) throw problem('invalid_challenge');
+
+  const owner = { tenantId: tenant.id, tenantGuid: tenant.guid, userId: found.userId };
+  return { challenge: found, owner };
+}
+
+/**
+ * Locks the account of a challenge.
+ * @throws {Problem} `invalid_challenge` when the person has a new password or is disabled
+ */
+async function requireOpenAccount(
+  query: QueryControl,
+  owner: CodeOwner,
+  { password }: Challenge,
+): Promise<LockedAccount> {
+  const account = await lockAccountOf(query, owner);
+  if (!account.mayLogIn || !account.password.equals(password)) throw problem('invalid_challenge');
+
+  return account;
+}
+
+/**
+ * Ends a challenge and opens the session of its login, in one transaction.
+ * @param prove takes the proof of the factor
+ * @throws {Problem} `invalid_challenge`, and those of `prove`: nothing has changed then
+ */
+async function completeLogin(
+  services: AuthServices,
+  context: RequestContext,
+  challenge: Challenge,
+  owner: CodeOwner,
+  prove: (query: QueryControl, account: LockedAccount) => Promise<void>,
+): Promise<z.input<typeof loginResponse>> {
+  const { tenant, origin } = context;
+  const holder = await loadTokenHolder(services, context, owner.userId);
+  if (!holder) throw problem('invalid_challenge');
+
+  const network = clientNetwork(origin.ipAddress);
+  const token = await transactControl(services.control, async (query): Promise<RefreshToken> => {
+    const account = await requireOpenAccount(query, owner, challenge);
+    await setPerson(query, owner, context, account);
+    await prove(query, account);
+    if (!(await takeChallenge(query, challenge))) throw problem('invalid_challenge');
+
+    return insertSessionOf(query, holder.user, network, passwordAndCode);
+  });
+
+  return issueTokens(services, tenant, holder, token, passwordAndCode);
+}
+
+/** Names the person who logs in for the audit log. */
+async function setPerson(
+  query: QueryControl,
+  { userId }: CodeOwner,
+  { origin }: RequestContext,
+  { guid: userGuid }: LockedAccount,
+): Promise<void> {
+  const { ipAddress, traceId } = origin;
+  await setActor(query, JSON.stringify({ userId, userGuid, ipAddress, traceId }));
+}
