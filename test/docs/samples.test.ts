@@ -18,12 +18,18 @@ import { createQuickPasswords } from '../support/quick-passwords.ts';
 import { use } from '../support/use.ts';
 
 /**
- * Samples that need what only their reader has: the token of a mail, an API client, or the id of
- * a key. The rest is pasted as printed.
+ * Samples that need what only their reader has: the token of a mail, an API client, the id of a
+ * key, or a code of an app. The rest is pasted as printed.
  */
 const needsMore = [
   'postAuthRefresh',
   'postAuthConfirm',
+  'postAuthLoginVerify',
+  'postAuthLoginSetup',
+  'postAuthLoginSetupConfirm',
+  'postAuthFactorsByIdConfirm',
+  'postAuthFactorsRecoveryCodes',
+  'deleteAuthFactorsById',
   'getDataGenerateToken',
   'getProgramsByIdKeysByKeyId',
   'deleteProgramsByIdKeysByKeyId',

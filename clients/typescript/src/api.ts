@@ -273,7 +273,7 @@ export interface paths {
         put?: never;
         /**
          * Begin to set up the second factor that a role requires
-         * @description For a login that was refused with `second_factor_setup_required`. Confirm the factor by its first code at `/api/v1/auth/login/setup/confirm`.
+         * @description For a login that was refused with `second_factor_setup_required`. Confirm the factor by its first code, by the request below.
          *
          *     Needs `X-Tenant`, but no token.
          */
@@ -5049,6 +5049,7 @@ export interface operations {
                 "application/json": {
                     /** @description The `setupToken` of the refused login. */
                     setupToken: string;
+                    /** @description The present code of an authenticator app. */
                     code: string;
                 };
             };
@@ -5211,6 +5212,7 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The present code of an authenticator app. */
                     code: string;
                 };
             };

@@ -1,7 +1,7 @@
 import type { TenantRoute } from '../../tenancy/define-route.ts';
-import { factorRoutes } from '../factors/factor-routes.ts';
-import { loginRoutes } from '../factors/login-routes.ts';
 import type { AuthServices } from './auth-services.ts';
+import { factorRoutes } from './factors/factor-routes.ts';
+import { loginRoutes } from './factors/login-routes.ts';
 import { generateToken } from './generate-token.ts';
 import { login, refresh } from './login.ts';
 import { me } from './me.ts';

@@ -9,7 +9,7 @@ import {
 import type { UserRecord } from '../../control/records.ts';
 import { refreshRepeatSeconds, sessionLifetime } from '../../control/token-lifetime.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
-import { createChallenge } from '../factors/challenges.ts';
+import { createChallenge } from './factors/challenges.ts';
 import { isKnownNetwork, rememberNetwork } from './login-networks.ts';
 import type { RefreshToken } from './refresh-token.ts';
 

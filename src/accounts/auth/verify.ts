@@ -7,6 +7,7 @@ import { bodyLimits } from '../../lib/http/route.ts';
 import { problem } from '../../lib/problems.ts';
 import type { Caller } from '../../tenancy/caller.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
+import type { AuthServices } from './auth-services.ts';
 import {
   checkCode,
   codeFields,
@@ -14,9 +15,8 @@ import {
   factorMethods,
   type SentCode,
   type TakeCode,
-} from '../factors/check-code.ts';
-import { lockAccountOf } from '../factors/factor-store.ts';
-import type { AuthServices } from './auth-services.ts';
+} from './factors/check-code.ts';
+import { lockAccountOf } from './factors/factor-store.ts';
 import { hashRequester } from './hash-queue.ts';
 import { passwordLength } from './passwords.ts';
 import { addMethod } from './sessions.ts';

@@ -230,6 +230,8 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       },
     }),
 
+    ...roleSecondFactorRoutes(services, rolesPath),
+
     defineRoute({
       ...common,
       method: 'DELETE',
@@ -248,6 +250,5 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
         });
       },
     }),
-    ...roleSecondFactorRoutes(services, rolesPath),
   ];
 }

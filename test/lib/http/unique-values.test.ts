@@ -58,6 +58,7 @@ const notOfClients = [
   'account_notices_occasion_unique',
   'mail_deliveries_link_unique',
   'program_keys_hash_unique',
+  'recovery_codes_hash_unique',
   'retention_policies_tenant_id_unique',
   'roles_tenant_id_id_unique',
   'servers_name_unique',

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { type QueryControl, queryControl } from '../../control/database.ts';
-import { addedBy, requireNoFormerBuild } from '../../control/former-builds.ts';
-import { owners } from '../../control/secret-box.ts';
-import { problem } from '../../lib/problems.ts';
-import type { AuthServices } from '../auth/auth-services.ts';
+import { type QueryControl, queryControl } from '../../../control/database.ts';
+import { addedBy, requireNoFormerBuild } from '../../../control/former-builds.ts';
+import { owners } from '../../../control/secret-box.ts';
+import { problem } from '../../../lib/problems.ts';
+import type { AuthServices } from '../auth-services.ts';
 import { type CodeOwner, forgetWrongCodes } from './check-code.ts';
 import { makeRecoveryCodes } from './recovery-codes.ts';
 import { createTotpKey, stepOfCode, type TotpKey } from './totp.ts';

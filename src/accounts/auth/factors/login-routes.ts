@@ -1,16 +1,16 @@
 import { z } from 'zod';
-import { type QueryControl, setActor, transactControl } from '../../control/database.ts';
-import { clientNetwork } from '../../lib/http/request/client-address.ts';
-import { bodyLimits } from '../../lib/http/route.ts';
-import { problem } from '../../lib/problems.ts';
-import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
-import type { RequestContext } from '../../tenancy/request-context.ts';
-import type { AuthServices } from '../auth/auth-services.ts';
-import { issueTokens, loadTokenHolder, loginResponse } from '../auth/issue-tokens.ts';
-import type { RefreshToken } from '../auth/refresh-token.ts';
-import { insertSessionOf } from '../auth/sessions.ts';
+import { type QueryControl, setActor, transactControl } from '../../../control/database.ts';
+import { clientNetwork } from '../../../lib/http/request/client-address.ts';
+import { bodyLimits } from '../../../lib/http/route.ts';
+import { problem } from '../../../lib/problems.ts';
+import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
+import type { RequestContext } from '../../../tenancy/request-context.ts';
+import type { AuthServices } from '../auth-services.ts';
+import { issueTokens, loadTokenHolder, loginResponse } from '../issue-tokens.ts';
+import type { RefreshToken } from '../refresh-token.ts';
+import { insertSessionOf } from '../sessions.ts';
 import { type Challenge, findChallenge, takeChallenge } from './challenges.ts';
-import { type CodeOwner, checkCode, codeFields, errorsOfCodes } from './check-code.ts';
+import { type CodeOwner, checkCode, codeField, codeFields, errorsOfCodes } from './check-code.ts';
 import { confirmedFactor, factorName, totpView } from './factor-fields.ts';
 import { addTotp, confirmTotp, type LockedAccount, lockAccountOf } from './factor-store.ts';
 
@@ -75,7 +75,7 @@ function setUp(services: AuthServices): TenantRoute {
     summary: 'Begin to set up the second factor that a role requires',
     description:
       'For a login that was refused with `second_factor_setup_required`. Confirm the factor by ' +
-      'its first code at `/api/v1/auth/login/setup/confirm`.',
+      'its first code, by the request below.',
     body: z.object({ setupToken, name: factorName }),
     example: { setupToken: 'the setupToken of the refused login', name: 'My phone' },
     problems: ['invalid_challenge', 'limit_reached'],
@@ -106,7 +106,7 @@ function confirmSetUp(services: AuthServices): TenantRoute {
     ...common,
     path: '/api/v1/auth/login/setup/confirm',
     summary: 'Confirm the second factor that a role requires, and complete the login',
-    body: z.object({ setupToken, code: codeFields.code.unwrap() }),
+    body: z.object({ setupToken, code: codeField() }),
     example: { setupToken: 'the setupToken of the refused login', code: '123456' },
     problems: ['invalid_challenge', 'invalid_code'],
     response: loginResponse.extend(confirmedFactor.shape).meta({ title: 'SetUpLogin' }),

@@ -11,7 +11,7 @@ const window = 1;
 const settings = { algorithm: 'SHA1', digits: 6, period } as const;
 
 /** A six-digit code; people type it in groups. */
-export const codePattern = /^\d{6}$/;
+const codePattern = /^\d{6}$/;
 
 /** A new key of an authenticator app. */
 export interface TotpKey {

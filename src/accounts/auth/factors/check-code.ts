@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { type QueryControl, queryControl } from '../../control/database.ts';
-import { owners } from '../../control/secret-box.ts';
-import type { FieldErrors } from '../../lib/runtime/field-error.ts';
-import type { AuthServices } from '../auth/auth-services.ts';
+import { type QueryControl, queryControl } from '../../../control/database.ts';
+import { owners } from '../../../control/secret-box.ts';
+import type { FieldErrors } from '../../../lib/runtime/field-error.ts';
+import type { AuthServices } from '../auth-services.ts';
 import { takeRecoveryCode } from './recovery-codes.ts';
 import { stepOfCode } from './totp.ts';
 
@@ -10,14 +10,17 @@ import { stepOfCode } from './totp.ts';
 const maxWrongCodes = 10;
 const countingTime = `interval '24 hours'`;
 
-/** The fields of a body with a code. */
-export const codeFields = {
-  code: z
+/** The code of an app in a body. People type it in groups. */
+export const codeField = () =>
+  z
     .string()
     .max(20)
     .transform(text => text.replace(/\s/g, ''))
-    .optional()
-    .describe('The present code of an authenticator app.'),
+    .describe('The present code of an authenticator app.');
+
+/** The fields of a body with a code of either kind. */
+export const codeFields = {
+  code: codeField().optional().describe('The present code of an authenticator app.'),
   recoveryCode: z.string().max(100).optional().describe('A recovery code, in place of `code`.'),
 };
 

@@ -1,12 +1,12 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { expect } from 'chai';
-import type { ApiResponse, Client } from '../../support/client.ts';
-import { controlSql, type TestTenant, type World } from '../../support/world.ts';
-import { claimsOf } from '../auth/forge.ts';
+import type { ApiResponse, Client } from '../../../support/client.ts';
+import { controlSql, type TestTenant, type World } from '../../../support/world.ts';
+import { claimsOf } from '../forge.ts';
 
-export const loginPath = '/api/v1/auth/login';
+const loginPath = '/api/v1/auth/login';
 export const verifyPath = '/api/v1/auth/login/verify';
-export const setupPath = '/api/v1/auth/login/setup';
+const setupPath = '/api/v1/auth/login/setup';
 export const factorsPath = '/api/v1/auth/factors';
 
 /** A person of a test, with a password. */
@@ -19,7 +19,7 @@ export interface Person {
 const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567';
 
 /** Computes a code as RFC 4226 and RFC 6238 describe it, by no library of the service. */
-export function codeOf(secret: string, step: number): string {
+function codeOf(secret: string, step: number): string {
   const bits = [...secret]
     .map(digit => alphabet.indexOf(digit).toString(2).padStart(5, '0'))
     .join('');

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { Secret } from 'otpauth';
-import type { QueryControl } from '../../control/database.ts';
+import type { QueryControl } from '../../../control/database.ts';
 
 /** The recovery codes that a person has at a time. */
 const codesPerPerson = 10;

@@ -1,14 +1,14 @@
 import { z } from 'zod';
-import { type QueryControl, setActor, transactControl } from '../../control/database.ts';
-import { isUuid } from '../../lib/http/request/uuid.ts';
-import { bodyLimits } from '../../lib/http/route.ts';
-import { problem } from '../../lib/problems.ts';
-import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
-import type { RequestContext } from '../../tenancy/request-context.ts';
-import type { AuthServices } from '../auth/auth-services.ts';
-import { addMethod } from '../auth/sessions.ts';
-import { requireVerified } from '../auth/verify.ts';
-import { type CodeOwner, codeFields } from './check-code.ts';
+import { type QueryControl, setActor, transactControl } from '../../../control/database.ts';
+import { isUuid } from '../../../lib/http/request/uuid.ts';
+import { bodyLimits } from '../../../lib/http/route.ts';
+import { problem } from '../../../lib/problems.ts';
+import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
+import type { RequestContext } from '../../../tenancy/request-context.ts';
+import type { AuthServices } from '../auth-services.ts';
+import { addMethod } from '../sessions.ts';
+import { requireVerified } from '../verify.ts';
+import { type CodeOwner, codeField } from './check-code.ts';
 import { confirmedFactor, factorName, factorView, totpView } from './factor-fields.ts';
 import {
   addTotp,
@@ -77,7 +77,7 @@ export function factorRoutes(services: AuthServices): TenantRoute[] {
       path: `${path}/:id/confirm`,
       summary: 'Confirm an authenticator app by its first code',
       description: 'Logins need a second factor from then on.',
-      body: z.object({ code: codeFields.code.unwrap() }),
+      body: z.object({ code: codeField() }),
       example: { code: '123456' },
       problems: ['invalid_code', 'wrong_state'],
       response: confirmedFactor,

@@ -1,9 +1,9 @@
 import { expect } from 'chai';
-import type { ApiResponse } from '../../support/client.ts';
-import { announcedMs, eventually } from '../../support/eventually.ts';
-import { controlSql, useLogin, useWorld } from '../../support/world.ts';
-import { claimsOf } from '../auth/forge.ts';
-import { expectProblem, usersPath } from '../people/people-world.ts';
+import type { ApiResponse } from '../../../support/client.ts';
+import { announcedMs, eventually } from '../../../support/eventually.ts';
+import { controlSql, useLogin, useWorld } from '../../../support/world.ts';
+import { expectProblem, usersPath } from '../../people/people-world.ts';
+import { claimsOf } from '../forge.ts';
 import { factorsPath, factorWorld, type Person, verifyPath } from './factor-world.ts';
 
 const accepted = (responses: readonly ApiResponse[]): number =>

@@ -1,8 +1,12 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { type ControlDatabase, type QueryControl, queryControl } from '../../control/database.ts';
+import {
+  type ControlDatabase,
+  type QueryControl,
+  queryControl,
+} from '../../../control/database.ts';
 
 /** Seconds for which a login waits for its second factor. */
-export const challengeSeconds = 300;
+const challengeSeconds = 300;
 /** The codes that one challenge may be sent with. */
 const maxTries = 5;
 /** Rows removed at a time. A challenge adds only one, so the table does not grow. */
@@ -22,7 +26,7 @@ export interface Challenge {
 }
 
 /** SQL: what recognises the present password of a user, whose hash has a salt of its own. */
-export const passwordDigest = `sha256(convert_to(password_hash, 'UTF8'))`;
+const passwordDigest = `sha256(convert_to(password_hash, 'UTF8'))`;
 
 const insertChallenge = `
   with expired as (

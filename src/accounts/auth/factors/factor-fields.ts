@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { describeFields, lengths, text, timestamp } from '../../lib/http/request/fields.ts';
+import { describeFields, lengths, text, timestamp } from '../../../lib/http/request/fields.ts';
 import { defaultName } from './factor-store.ts';
 
 /** The name of a factor in a body. */
