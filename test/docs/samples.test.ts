@@ -19,7 +19,8 @@ import { use } from '../support/use.ts';
 
 /**
  * Samples that need what only their reader has: the token of a mail, an API client, the id of a
- * key, or a code of an app. The rest is pasted as printed.
+ * key, a code of an app, or a role, which an earlier sample has deleted. The rest is pasted as
+ * printed.
  */
 const needsMore = [
   'postAuthRefresh',
@@ -30,6 +31,8 @@ const needsMore = [
   'postAuthFactorsByIdConfirm',
   'postAuthFactorsRecoveryCodes',
   'deleteAuthFactorsById',
+  'getRolesByIdSecondFactor',
+  'putRolesByIdSecondFactor',
   'getDataGenerateToken',
   'getProgramsByIdKeysByKeyId',
   'deleteProgramsByIdKeysByKeyId',
