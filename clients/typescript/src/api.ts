@@ -540,6 +540,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/Users/{id}/factors/reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Remove all second factors of one User, who has lost them
+         * @description The people of the tenant who log in. A caller of scope `Self` sees itself and the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves. The recovery codes end, too, and the sessions of the user go on. Needs a proof of your own password of the last five minutes, and of your second factor if you have one: a login, or `POST /api/v1/auth/verify`.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        post: operations["postUsersByIdFactorsReset"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/Roles": {
         parameters: {
             query?: never;
@@ -2090,6 +2112,11 @@ export interface components {
             MailAt: string | null;
             /** @description The `Id` of the role. */
             RoleId: number;
+        };
+        /** ResetFactors */
+        ResetFactors: {
+            /** @description The number of factors that the user had. */
+            Removed: number;
         };
         /** Role */
         Role: {
@@ -6026,6 +6053,48 @@ export interface operations {
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postUsersByIdFactorsReset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Removed": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ResetFactors"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required-forbidden"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];

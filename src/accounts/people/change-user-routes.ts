@@ -1,9 +1,12 @@
+import { z } from 'zod';
 import { email } from '../../lib/http/request/email.ts';
 import { nothing, type Statement } from '../../lib/postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
+import { resetFactors } from '../auth/factors/factor-store.ts';
 import { revokeSessionsOf } from '../auth/sessions.ts';
+import { requireVerified } from '../auth/verify.ts';
 import { addInvitationMail } from '../mails/mail-requests.ts';
 import {
   changeManagedUser,
@@ -154,6 +157,34 @@ export function changeUserRoutes(services: AuthServices): TenantRoute[] {
         await changeManagedUser(managedPeople, services, context, input, ({ query }, { id }) =>
           revokeSessionsOf(query, id, 'ended'),
         );
+      },
+    }),
+    defineRoute({
+      ...userDocumentation,
+      method: 'POST',
+      path: `${recordPath}/factors/reset`,
+      access: 'users.manage',
+      summary: 'Remove all second factors of one User, who has lost them',
+      description:
+        `${userDocumentation.description} The recovery codes end, too, and the sessions of the ` +
+        'user go on. Needs a proof of your own password of the last five minutes, and of your ' +
+        'second factor if you have one: a login, or `POST /api/v1/auth/verify`.',
+      problems: ['verification_required'],
+      response: z
+        .object({ Removed: z.int().describe('The number of factors that the user had.') })
+        .meta({ title: 'ResetFactors' }),
+      handler: async ({ params }, context) => {
+        let removed = 0;
+        await changePeople(services, context, async transaction => {
+          const { caller, tenant } = context;
+          const id = managedId(params);
+          const user = await findManagedUser(managedPeople, transaction, tenant.id, id);
+          await requireVerified(transaction.query, caller);
+          removed = await resetFactors(transaction.query, tenant.id, user.id);
+
+          return nothing;
+        });
+        return { Removed: removed };
       },
     }),
   ];

@@ -250,6 +250,34 @@ describe('a second factor', () => {
     }
   });
 
+  it('an administrator who may manage a person, and has proved to be there, removes all factors of the person', async () => {
+    const { person, client, userId } = await people.add(world.acme);
+    const { recoveryCodes } = await people.addTotp(client);
+    const challenge = await challengeOf(person);
+    const path = `${usersPath}/${userId}/factors/reset`;
+    const manager = await world.loginAs(world.acme, { permissions: ['users.manage'] });
+    const stranger = await world.login(world.globex);
+    const present = await world.login(world.acme);
+
+    expectProblem(await manager.post(path), 403, 'forbidden');
+    expectProblem(await client.post(path), 403, 'forbidden');
+    expectProblem(await stranger.post(path), 404, 'not_found');
+    await people.age(present, 6);
+    expectProblem(await present.post(path), 403, 'verification_required');
+    await present.post('/api/v1/auth/verify', { password: world.acme.admin.password });
+    const reset = await present.post(path);
+    expect(reset.status, JSON.stringify(reset.body)).to.equal(200);
+    expect(reset.body).to.deep.equal({ Removed: 1 });
+
+    const recoveryCode = recoveryCodes[0];
+    const late = await people.verify(person, { challenge, recoveryCode });
+    expectProblem(late, 401, 'invalid_challenge');
+    expect((await people.login(person)).status).to.equal(200);
+    const { body } = await admin.get('/api/v1/AuditLog?resource=Factor&limit=1');
+    expect(body[0].Action).to.equal('delete');
+    expect(body[0].UserId).not.to.equal(userId);
+  });
+
   it('a program and a legacy client have no factors', async () => {
     const program = await admin.post('/api/v1/Programs', {
       Name: 'Till',
