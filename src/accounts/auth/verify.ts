@@ -131,7 +131,9 @@ export function verify(services: AuthServices): TenantRoute {
   });
 }
 
-/** @throws {Problem} `second_factor_required` without a code, `invalid_code` with a wrong one */
+/**
+ * @throws {Problem} `second_factor_required` without a code, `invalid_code` with a wrong one
+ */
 async function requireCode(
   services: AuthServices,
   { tenant, userId }: { tenant: TenantRecord; userId: number },
