@@ -223,6 +223,7 @@ describe('audit log', () => {
         'Role',
         'Program',
         'ProgramKey',
+        'Factor',
         'Activity',
         ...audited.map(({ name }) => name),
       ];
