@@ -1,6 +1,7 @@
 import type { Workload } from '../workload.ts';
 import { budgetWorkloads } from './budget-pressure.ts';
 import { coldTenant } from './cold-tenant.ts';
+import { keyReads } from './key-reads.ts';
 import { tenantReads } from './many-tenants.ts';
 import { floodWorkloads, readsDuringLogins } from './noisy-neighbour.ts';
 import { openTenants } from './open-tenants.ts';
@@ -17,4 +18,5 @@ export const workloads: Workload[] = [
   openTenants,
   readsDuringLogins,
   tracedReads,
+  keyReads,
 ];
