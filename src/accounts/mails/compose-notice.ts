@@ -51,11 +51,11 @@ function keysEndingMail(context: NoticeContext, { day, keys }: EndingFacts): Mes
 
 function personDisabledMail(
   context: NoticeContext,
-  { name, email, keys, programs, webhooks }: DisabledFacts,
+  { userId, name, email, keys, programs, webhooks }: DisabledFacts,
 ): Message {
   const { tenant, to, publicUrl } = context;
   const parts = [
-    ['Keys that are valid, of which a copy may be left:', keys.count > 0 && linesOf(keys, keyText)],
+    ['Keys, of which a copy may be left:', keys.count > 0 && linesOf(keys, keyText)],
     ['Programs:', programs.count > 0 && linesOf(programs, thingText)],
     [
       'Webhooks, which receive nothing more until somebody else changes them:',
@@ -69,7 +69,8 @@ function personDisabledMail(
     to,
     subject: `${nameText(name)} was disabled at ${tenant.name}`,
     paragraphs: [
-      `The account of ${nameText(name)} was disabled. What this person has made is left:\n${email}`,
+      `The account of ${nameText(name)} was disabled:\n${email}, user ${userId}`,
+      'This person has made what follows. Keys and programs go on, unless you end them.',
       ...parts.flatMap(([title, lines]) => (lines ? [`${title}\n${lines}`] : [])),
     ],
     link: {

@@ -103,6 +103,7 @@ describe('notices of programs, keys and people', () => {
         await settled();
         expect(textsTo(world.acme.admin).at(-1)).to.include(person.email);
         expect(text).to.include('Subject: Per Son was disabled at');
+        expect(text).to.include(`${person.email}, user ${person.id}\n`);
         expect(text).to.include(`Night b import b: ${prefix}`);
         expect(text).to.include('Programs:\nNight b import b\n');
         expect(text).to.include('hooks.example.com:8443\n');

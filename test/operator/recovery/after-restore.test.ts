@@ -77,6 +77,7 @@ describe('a restored control database', () => {
 
   it('after-restore ends sessions and access tokens, and reports no honest refresh token as stolen', async () => {
     const { refreshToken } = admin.tokens ?? {};
+    await control(`insert into account_notices (tenant_id, kind) select id, 'unsent' from tenants`);
     const before = await control<{ name: string; last: string }>(
       `select sequencename as name, coalesce(last_value, 0) as last from pg_sequences where data_type = 'bigint'::regtype`,
     );
@@ -94,7 +95,9 @@ describe('a restored control database', () => {
       keysDisabled: 2,
       clientsRevoked: 1,
       programKeysRevoked: 1,
+      mailsWithdrawn: 2,
     });
+    expect(await control('select from account_notices')).to.deep.equal([]);
     expect(await control('select from program_keys where revoked_at is null')).to.deep.equal([]);
     expect(await control('select from api_clients where revoked_at is null')).to.deep.equal([]);
     expect(report.sessionsEnded).to.equal(2);
