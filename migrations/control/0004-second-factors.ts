@@ -113,6 +113,7 @@ export class SecondFactors extends Migration {
         purpose text not null
           constraint login_challenges_purpose_check check (purpose in ('verify', 'setup')),
         password bytea not null,
+        password_is_short boolean not null,
         tries integer not null default 0,
         expires_at timestamptz not null,
         constraint login_challenges_user_fkey
@@ -130,6 +131,9 @@ export class SecondFactors extends Migration {
     this.addSql(`
       comment on column login_challenges.password is
         'SHA-256 of the stored hash of the password: a new password makes the challenge void'`);
+    this.addSql(`
+      comment on column login_challenges.password_is_short is
+        'true: new passwords of an account without a second factor have to be longer'`);
     this.addSql(`comment on column login_challenges.tries is 'the codes that it was sent with'`);
     // the challenges of a person, of which each login removes the expired ones
     this.addSql(

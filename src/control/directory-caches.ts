@@ -105,6 +105,7 @@ interface HolderRow {
 interface CallerRow extends HolderRow {
   readonly revoked: boolean;
   readonly methods: readonly string[];
+  readonly passwordIsShort: boolean;
 }
 
 interface KeyRow extends HolderRow {
@@ -114,7 +115,8 @@ interface KeyRow extends HolderRow {
 const userById = `select ${user} from users u where u.id = $1`;
 const roleById = `select ${role} from roles r where r.id = $1`;
 const sessionById = `
-  select s.revoked_at is not null as revoked, s.methods, ${user}, ${role}
+  select s.revoked_at is not null as revoked, s.methods, s.password_is_short as "passwordIsShort",
+         ${user}, ${role}
     from sessions s join users u on u.id = s.user_id join roles r on r.id = u.role_id
    where s.id = $1`;
 
@@ -147,9 +149,9 @@ async function loadSession(
 ): Promise<{ login: SessionRecord; user: UserRecord; role: RoleRecord } | undefined> {
   const [row] = await queryControl<CallerRow>(control, 'session_by_id', sessionById, [id]);
   if (!row) return undefined;
-  const { user, revoked, methods } = row;
+  const { user, revoked, methods, passwordIsShort } = row;
   return {
-    login: { id, tenantId: user.tenantId, userId: user.id, revoked, methods },
+    login: { id, tenantId: user.tenantId, userId: user.id, revoked, methods, passwordIsShort },
     user,
     role: toRole(row),
   };

@@ -46,6 +46,8 @@ export interface SessionRecord {
   readonly revoked: boolean;
   /** What the person has proved, by RFC 8176: `pwd`, `otp`. */
   readonly methods: readonly string[];
+  /** True if new passwords of an account without a second factor have to be longer. */
+  readonly passwordIsShort: boolean;
 }
 
 /** The key of a program. It stands where the session of a person does. */

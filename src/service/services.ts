@@ -90,6 +90,7 @@ export async function createServices(options: ServiceOptions) {
       log: options.log,
       trustedReceivers: options.config.trustedReceivers,
       mailRate: options.config.rateLimits.mails,
+      passwordMinLength: options.config.passwordMinLength,
       ...control,
       ...tenants,
       ...api,

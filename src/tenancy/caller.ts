@@ -9,6 +9,8 @@ import { isAdmitted, parseNetworks } from './program-networks.ts';
 export interface Caller {
   /** Empty for a legacy token, and for a program. */
   readonly sessionId: string;
+  /** True if the password of the login is shorter than new ones have to be; else undefined. */
+  readonly passwordIsShort?: true | undefined;
   /** The program that the caller is; undefined for a person. */
   readonly program?: CallingProgram;
   /** The hash of the legacy token, in hexadecimal; undefined for an access token. */

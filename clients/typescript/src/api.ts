@@ -1996,6 +1996,11 @@ export interface components {
             permissions: string[];
             /** @description What the operator has switched on for the tenant. */
             features: string[];
+            /**
+             * @description Only if true: the password that this session was opened with is shorter than a new one has to be. It stays good; ask the person to set a longer one.
+             * @constant
+             */
+            passwordIsShort?: true;
         };
         /** Verification */
         Verification: {
@@ -2658,7 +2663,7 @@ export interface components {
                      * @description What is wrong with the field.
                      * @enum {string}
                      */
-                    code: "required" | "empty" | "wrong_type" | "wrong_format" | "too_short" | "too_long" | "too_small" | "too_large" | "too_many" | "out_of_range" | "not_allowed" | "invalid_text" | "ambiguous" | "unknown" | "too_common" | "taken" | "unknown_reference" | "not_applicable" | "invalid_token" | "invalid";
+                    code: "required" | "empty" | "wrong_type" | "wrong_format" | "too_short" | "too_long" | "too_small" | "too_large" | "too_many" | "out_of_range" | "not_allowed" | "invalid_text" | "ambiguous" | "unknown" | "too_common" | "own_words" | "taken" | "unknown_reference" | "not_applicable" | "invalid_token" | "invalid";
                     /** @description The least value or length that is accepted. */
                     min?: number;
                     /** @description The greatest value or length that is accepted. */
@@ -4734,7 +4739,7 @@ export interface operations {
                 "application/json": {
                     /** @description The e-mail address, which receives the mail. */
                     email: string;
-                    /** @description The password to log in with once the address is confirmed. */
+                    /** @description The password to log in with once the address is confirmed. At least 15 characters; the operator can ask for fewer, at least 8. None that many people use, and none that consists of names and words of the account, with digits and signs. */
                     password: string;
                     /** @description The first name of the person. */
                     firstName: string;
@@ -4839,7 +4844,7 @@ export interface operations {
                     email?: string | null;
                     /** @description The token of the mail. Send it with `newPassword`, for step 2. Null: as in a new record without it. */
                     token?: string | null;
-                    /** @description The password to set. Null: as in a new record without it. */
+                    /** @description The password to set. At least 15 characters; the operator can ask for fewer, at least 8. None that many people use, and none that consists of names and words of the account, with digits and signs. Null: as in a new record without it. */
                     newPassword?: string | null;
                 };
             };
@@ -13537,7 +13542,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id: mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w
-                     *     data: {"Id":"mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w","Type":"country.created","Resource":"Country","Key":"GB","Action":"create","At":"2026-01-05T09:30:00.000Z","UserGuid":null,"Fields":[],"Href":"/api/v1/Countries/code/GB","Record":null,"ETag":null}
+                     *     data: {"Id":"mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w","Type":"country.created","Resource":"Country","Key":"GB","Action":"create","At":"2026-01-05T09:30:00.000Z","UserGuid":null,"Fields":[],"Href":"/api/v1/Countries/code/GB"}
                      */
                     "text/event-stream": string;
                 };
@@ -13594,9 +13599,7 @@ export interface operations {
                      *         "At": "2026-01-05T09:30:00.000Z",
                      *         "UserGuid": null,
                      *         "Fields": [],
-                     *         "Href": "/api/v1/Countries/code/GB",
-                     *         "Record": null,
-                     *         "ETag": null
+                     *         "Href": "/api/v1/Countries/code/GB"
                      *       }
                      *     ]
                      */

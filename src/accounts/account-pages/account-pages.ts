@@ -12,6 +12,7 @@ import type { AuthServices } from '../auth/auth-services.ts';
 import { confirmRegistration } from '../auth/confirm-registration.ts';
 import { hashRequester } from '../auth/hash-queue.ts';
 import type { FailureLimit } from '../auth/limit-failures.ts';
+import { accountWords, minPasswordLength } from '../auth/new-password.ts';
 import { requestReset, setPasswordByLink } from '../auth/reset-password.ts';
 import type { AccountAction } from '../mails/account-link.ts';
 import type { LinkKind } from '../mails/mail-link.ts';
@@ -100,8 +101,15 @@ async function show(
 
   const link = { action, tenant: tenantGuid, token };
   const body =
-    action === 'confirm' ? confirmForm(link, errors) : passwordForm(link, holder.email, errors);
+    action === 'confirm'
+      ? confirmForm(link, errors)
+      : passwordForm(link, holder.email, minLengthOf(services), errors);
   send(ctx, { title: titles[action], tenantName: tenant.name, body, isRefused });
+}
+
+/** The minimum length of the password that a form sets, in code points. */
+function minLengthOf({ passwordMinLength }: AccountPageServices): number {
+  return minPasswordLength(passwordMinLength, false);
 }
 
 /** Performs the action of a form. */
@@ -127,7 +135,9 @@ async function act(
   if (action === 'confirm') return confirm(ctx, tenant, link, form, services);
 
   const password = form.get('password') ?? '';
-  const errors = link.state === 'good' ? passwordErrors(password, form.get('repeated') ?? '') : {};
+  const rule = { minLength: minLengthOf(services), words: accountWords(link, tenant) };
+  const errors =
+    link.state === 'good' ? passwordErrors(password, form.get('repeated') ?? '', rule) : {};
   if (Object.keys(errors).length > 0) return show(ctx, action, form, services, errors);
 
   const isSet =

@@ -1,5 +1,4 @@
 import { type Html, html } from '../../lib/html/html.ts';
-import { passwordLength } from '../auth/passwords.ts';
 import type { AccountAction } from '../mails/account-link.ts';
 
 /** The mistakes of a form, in words, by the name of its field. */
@@ -20,13 +19,13 @@ interface Field {
   readonly hint?: string;
 }
 
-const passwordFields: readonly Field[] = [
+const passwordFields = (minLength: number): readonly Field[] => [
   {
     name: 'password',
     label: 'New password',
     type: 'password',
     autocomplete: 'new-password',
-    hint: `At least ${passwordLength.min} characters. A few unrelated words make a good password.`,
+    hint: `At least ${minLength} characters. A few unrelated words make a good password.`,
   },
   {
     name: 'repeated',
@@ -42,12 +41,20 @@ const emailField: Field = {
   autocomplete: 'username',
 };
 
-/** The form that sets a password. The address is hidden in it for password managers. */
-export function passwordForm(link: Link, email: string, errors: FormErrors): Html {
+/**
+ * The form that sets a password. The address is hidden in it for password managers.
+ * @param minLength of the password
+ */
+export function passwordForm(
+  link: Link,
+  email: string,
+  minLength: number,
+  errors: FormErrors,
+): Html {
   return html`<p>For <strong>${email}</strong></p>
 <form method="post" action="${link.action}">
 ${hiddenFields(link)}<input type="email" name="email" value="${email}" autocomplete="username" readonly hidden>
-${fieldList(passwordFields, errors)}
+${fieldList(passwordFields(minLength), errors)}
 <button>Set the password</button>
 </form>`;
 }

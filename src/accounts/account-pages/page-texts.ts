@@ -1,6 +1,6 @@
 import { type Html, html } from '../../lib/html/html.ts';
 import type { Problem } from '../../lib/problems.ts';
-import { passwordError } from '../auth/new-password.ts';
+import { type PasswordRule, passwordError } from '../auth/new-password.ts';
 import type { AccountAction } from '../mails/account-link.ts';
 import type { SentLink } from '../mails/use-link.ts';
 import type { FormErrors } from './forms.ts';
@@ -12,8 +12,8 @@ export const titles: Record<AccountAction, string> = {
 };
 
 /** Returns the errors of a password and its repetition, in words. */
-export function passwordErrors(password: string, repeated: string): FormErrors {
-  const error = passwordError(password);
+export function passwordErrors(password: string, repeated: string, rule: PasswordRule): FormErrors {
+  const error = passwordError(password, rule);
   if (error) return { password: passwordWords(error) };
   return password === repeated ? {} : { repeated: 'The two passwords differ. Type both again.' };
 }
@@ -23,6 +23,9 @@ function passwordWords({ code, min, max }: NonNullable<ReturnType<typeof passwor
   if (code === 'too_long') return `This password is too long: use at most ${max} characters.`;
   if (code === 'too_common') {
     return 'Many people use this password, so it is guessed first. Choose another one.';
+  }
+  if (code === 'own_words') {
+    return 'This password consists of names that belong to your account, so it is guessed first. Choose another one.';
   }
   return 'This password has characters that cannot be used. Choose another one.';
 }

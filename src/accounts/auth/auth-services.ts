@@ -18,6 +18,8 @@ export interface AuthServices {
   directory: Directory;
   log: Logger;
   passwords: Passwords;
+  /** The setting `PASSWORD_MIN_LENGTH`, in code points: see `minPasswordLength`. */
+  passwordMinLength: number;
   secrets: SecretBox;
   tokens: TokenSettings;
   usage: UsageCounter;

@@ -6,6 +6,7 @@ import type {
   LegacyTokenRecord,
   ProgramKeyRecord,
   RoleRecord,
+  SessionRecord,
   TenantRecord,
   UserRecord,
 } from '../../control/records.ts';
@@ -17,6 +18,7 @@ import { bindTenant } from '../../tenancy/bind-request.ts';
 import {
   type Caller,
   findActiveUser,
+  hasSecondFactor,
   lacksSecondFactor,
   permitsLegacyTokens,
 } from '../../tenancy/caller.ts';
@@ -111,6 +113,7 @@ async function identify(
   const endsAt = endOfToken(claims);
   const credentials = {
     sessionId: claims.sid,
+    passwordIsShort: isPasswordShort(session),
     tokenId: claims.jti,
     endsAt,
     keyId,
@@ -121,6 +124,11 @@ async function identify(
   const caller = Object.freeze({ ...toCaller(user, role, credentials), permissions });
 
   return { tenant, session, user, role, caller, endsAt };
+}
+
+/** Beside a second factor, a shorter password will do. Undefined, never false, as in `me`. */
+function isPasswordShort({ passwordIsShort, methods }: SessionRecord): true | undefined {
+  return (passwordIsShort && !hasSecondFactor(methods)) || undefined;
 }
 
 /**
@@ -255,7 +263,14 @@ async function loadCaller(
 
 type Credentials = Pick<
   Caller,
-  'sessionId' | 'program' | 'legacyTokenHash' | 'tokenId' | 'endsAt' | 'keyId' | 'entityType'
+  | 'sessionId'
+  | 'passwordIsShort'
+  | 'program'
+  | 'legacyTokenHash'
+  | 'tokenId'
+  | 'endsAt'
+  | 'keyId'
+  | 'entityType'
 >;
 
 function toCaller(user: UserRecord, role: RoleRecord, credentials: Credentials): Caller {

@@ -10,6 +10,7 @@ import type { AuthServices } from './auth-services.ts';
 import { factorMethods } from './factors/check-code.ts';
 import { hashRequester } from './hash-queue.ts';
 import { issueTokens, loadTokenHolder, loginResponse } from './issue-tokens.ts';
+import { isShortPassword } from './new-password.ts';
 import { passwordLength } from './passwords.ts';
 import { decodeRefreshToken } from './refresh-token.ts';
 import { openSession, passwordOnly, rotateSession } from './sessions.ts';
@@ -47,7 +48,7 @@ const maxAttempts = 3; // a login starts again if the stored hash has changed si
  * wrong password, unconfirmed or disabled user.
  */
 export function login(services: AuthServices): TenantRoute {
-  const { control, passwords } = services;
+  const { control, passwords, passwordMinLength } = services;
 
   return defineRoute({
     method: 'POST',
@@ -86,7 +87,11 @@ export function login(services: AuthServices): TenantRoute {
           ? await passwords.hash(password, requester)
           : undefined;
 
-        const opening = await openSession(control, holder.user, network, found.hash, renewedHash);
+        const opening = await openSession(control, holder.user, network, {
+          hash: found.hash,
+          renewedHash,
+          isShort: isShortPassword(password, passwordMinLength),
+        });
         if (opening.outcome === 'opened') {
           return issueTokens(services, tenant, holder, opening.token, passwordOnly);
         }

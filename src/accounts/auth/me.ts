@@ -20,6 +20,7 @@ const currentUser = describeFields(
     scope: z.enum(scopes),
     permissions: z.array(z.string()),
     features: z.array(z.string()),
+    passwordIsShort: z.literal(true).optional(),
   },
   {
     tokenId: 'The id of the access token, or of the key of a program.',
@@ -36,6 +37,9 @@ const currentUser = describeFields(
     scope: 'Whether the user accesses the data of every entity, or of the own entity only.',
     permissions: 'What the user may do. The reference names the permission that an endpoint needs.',
     features: 'What the operator has switched on for the tenant.',
+    passwordIsShort:
+      'Only if true: the password that this session was opened with is shorter than a new one ' +
+      'has to be. It stays good; ask the person to set a longer one.',
   },
 ).meta({ title: 'CurrentUser' });
 

@@ -1,15 +1,51 @@
 import { z } from 'zod';
+import { problem } from '../../lib/problems.ts';
 import type { FieldError } from '../../lib/runtime/field-error.ts';
+import { comparedForm, isCommonPassword } from './common-passwords.ts';
 import { passwordLength } from './passwords.ts';
 
+/** The settings of new passwords. */
+interface PasswordSettings {
+  /** `PASSWORD_MIN_LENGTH`, in code points. */
+  readonly passwordMinLength: number;
+}
+
+/** What is asked of a new password. */
+export interface PasswordRule {
+  /** In code points: `minPasswordLength`. */
+  readonly minLength: number;
+  /** The words of the account, of which the password must not consist (`accountWords`). */
+  readonly words?: readonly string[];
+}
+
 /**
- * Returns the fault of a new password, or undefined. Follows NIST SP 800-63B §3.1.1.2: a
- * minimum length, a list of common passwords, and no rules on its characters.
+ * Returns the minimum length of a new password, in code points: what the installation asks for,
+ * and less beside a second factor (NIST SP 800-63B-4 §3.1.1.2).
+ * @param installation the setting `PASSWORD_MIN_LENGTH`
  */
-export function passwordError(password: string): FieldError | undefined {
-  const normalised = password.normalize('NFKC');
-  const length = [...normalised].length;
-  const { min, max } = passwordLength;
+export function minPasswordLength(installation: number, hasFactor: boolean): number {
+  return hasFactor ? passwordLength.min : installation;
+}
+
+/**
+ * True for a password that is shorter than a new one of an account without a second factor has
+ * to be.
+ */
+export function isShortPassword(password: string, installation: number): boolean {
+  return lengthOf(password) < minPasswordLength(installation, false);
+}
+
+/**
+ * Returns the fault of a new password, or undefined. Follows NIST SP 800-63B-4 §3.1.1.2: a
+ * minimum length, a list of common passwords and of words of the account, and no rules on its
+ * characters.
+ */
+export function passwordError(
+  password: string,
+  { minLength: min, words = [] }: PasswordRule,
+): FieldError | undefined {
+  const length = lengthOf(password);
+  const { max } = passwordLength;
   if (length < min) {
     return { message: `must be at least ${min} characters long`, code: 'too_short', min };
   }
@@ -22,66 +58,99 @@ export function passwordError(password: string): FieldError | undefined {
   if (/\p{Cc}/u.test(password)) {
     return { message: 'must not contain control characters', code: 'invalid_text' };
   }
-  if (isCommon(normalised.toLowerCase())) {
+  if (isCommonPassword(password)) {
     return { message: 'is one of the most common passwords', code: 'too_common' };
+  }
+  if (consistsOf(comparedForm(password), words)) {
+    return {
+      message: 'must not consist of names and words of this account, with digits and signs',
+      code: 'own_words',
+    };
   }
 
   return undefined;
 }
 
-/** A password to set. White space counts. */
-export const newPassword = () =>
+/** The rules of a new password, for the documentation. */
+export const passwordRules =
+  'At least 15 characters; the operator can ask for fewer, at least 8. None that many people use, ' +
+  'and none that consists of names and words of the account, with digits and signs.';
+
+/** A password to set, of an account whose words are not known yet. White space counts. */
+export const newPassword = (services: PasswordSettings) =>
   z
     .string()
     .superRefine((value, context) => {
-      const error = passwordError(value);
+      const minLength = minPasswordLength(services.passwordMinLength, false);
+      const error = passwordError(value, { minLength });
       if (!error) return;
       const { message, ...params } = error;
       context.addIssue({ code: 'custom', message, params });
     })
     .meta({ minLength: passwordLength.min, maxLength: passwordLength.max });
 
-function isCommon(password: string): boolean {
-  // Removes the characters that users append to a common password: `Password1!` counts as
-  // `password`.
-  return (
-    commonPasswords.has(password) ||
-    commonPasswords.has(password.replace(/[^a-z]+$/, '')) ||
-    /^(.)\1*$/u.test(password)
+/**
+ * Requires that a new password is none that the words of its account give away.
+ * @param field of the body that has the password
+ * @throws {Problem} `validation_failed`
+ */
+export function requireNewPassword(
+  { passwordMinLength }: PasswordSettings,
+  field: string,
+  password: string,
+  words: readonly string[],
+): void {
+  const minLength = minPasswordLength(passwordMinLength, false);
+  const error = passwordError(password, { minLength, words });
+  if (error) throw problem('validation_failed', { errors: { [field]: [error] } });
+}
+
+/** The account of a new password. */
+export interface NamedAccount {
+  readonly email: string;
+  readonly firstName: string;
+  readonly lastName: string;
+}
+
+/** The words of this service, which a password must not consist of either. */
+const serviceWords = ['backoffice', 'back', 'office'];
+
+/**
+ * Returns the words of an account, which whoever guesses a password tries first: those of its
+ * address, of the name of the person, and of the tenant.
+ */
+export function accountWords(
+  { email, firstName, lastName }: NamedAccount,
+  tenant: { readonly name: string; readonly slug: string },
+): string[] {
+  const words = [email, firstName, lastName, tenant.name, tenant.slug].flatMap(text =>
+    comparedForm(text).split(/[^\p{L}\p{N}]+/u),
   );
+
+  return [...new Set([...words, ...serviceWords])].filter(word => word.length > 1);
 }
 
 /**
- * Passwords that attackers try first, in lower case, of at least 8 characters (shorter
- * passwords are rejected anyway). Compiled from passwords that published lists of leaked
- * passwords have in common.
+ * True for a text of words, digits and signs alone, with at least one of the words. Each place
+ * of the text is looked at once: a pattern would try every way to divide it.
  */
-const commonPasswords: ReadonlySet<string> = new Set(
-  `
-    00000000 0123456789 11111111 111111111 11223344 112233445566 12121212 123123123 12341234 12344321 12345678
-    123456789 1234567890 123456789a 123456aa 123456ab 1234abcd 1234qwer 123654789 123abc123 123qwe123 123qweasd
-    13131313 147258369 147852369 159357159 1q2w3e4r 1q2w3e4r5t 1qaz2wsx 1qaz2wsx3edc 22222222 321654987 33333333
-    44444444 456789123 55555555 66666666 741852963 77777777 789456123 87654321 88888888 987654321 9876543210 99999999
-    a123456789 a1b2c3d4 aa123456 aa12345678 abc12345 abc123456 abcd1234 abcdabcd abcdefgh abcdefghi access14 admin123
-    admin1234 admin12345 adminadmin administrator administrator1 alexander andrew123 angel123 anthony1 arsenal1
-    asdf1234 asdfasdf asdfghjk asdfghjkl ashley12 autumn2024 autumn2025 autumn2026 babygirl babygirl1 backoffice
-    baseball baseball1 basketball batman123 beautiful benjamin blink182 business butterfly changeit changeme
-    changeme1 charlie1 chelsea1 chicken1 chocolate chocolate1 christian cocacola company1 company123 computer
-    cookie12 corvette cupcake1 daniel123 danielle default1 demo1234 demodemo dragon123 dropbox1 elizabeth eminem12
-    everton1 facebook facebook1 football football1 football12 freedom1 godzilla google123 gorgeous greenday guest123
-    guestguest hardcore hello123 hellohello icecream ilovegod iloveyou iloveyou1 iloveyou2 internet jennifer jessica1
-    jonathan jordan23 killer12 letmein! letmein1 letmein123 linkedin linkedin1 liverpool liverpool1 lovelove lovely12
-    loveyou1 macintosh manchester master123 matthew1 maverick mercedes metallica michael1 michael123 michelle
-    microsoft midnight midnight1 monkey123 mountain mylove12 myspace1 nicholas nintendo nirvana1 p@ssw0rd p@ssword
-    passpass passw0rd password password1 password12 password123 passwort patricia pineapple playstation pokemon1
-    pokemon123 precious princess princess1 q1w2e3r4 q1w2e3r4t5 qazwsxedc qweasdzxc qwer1234 qwerty12 qwerty123
-    qwerty1234 qwerty12345 qwertyqwerty qwertyui qwertyuiop rainbow1 robert123 root1234 rootroot sales123 salesman
-    samantha samsung1 scooter1 secret12 secret123 secretsecret shadow123 slipknot snoopy12 snowball spiderman
-    spring2024 spring2025 spring2026 starwars strawberry summer2024 summer2025 summer2026 sunshine superman superman1
-    sweetheart test1234 tester12 testtest thomas123 toor1234 trustno1 user1234 useruser victoria welcome1 welcome12
-    welcome123 whatever william1 windows1 windows7 winter2024 winter2025 winter2026 zaq12wsx zaqxswcde zxcv1234
-    zxcvbnm1 zxcvbnm123
-  `
-    .trim()
-    .split(/\s+/),
-);
+function consistsOf(text: string, words: readonly string[]): boolean {
+  if (!/\p{L}/u.test(text)) return false;
+
+  const reached = new Set([0]);
+  for (let at = 0; at < text.length; at++) {
+    if (!reached.has(at)) continue;
+
+    const character = String.fromCodePoint(text.codePointAt(at) ?? 0);
+    if (!/\p{L}/u.test(character)) reached.add(at + character.length);
+    for (const word of words) {
+      if (text.startsWith(word, at)) reached.add(at + word.length);
+    }
+  }
+
+  return reached.has(text.length);
+}
+
+function lengthOf(password: string): number {
+  return [...password.normalize('NFKC')].length;
+}

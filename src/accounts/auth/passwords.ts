@@ -144,7 +144,11 @@ function kibWritten({ memoryCost, timeCost }: HashWork): number {
 
 const operator: HashRequester = { tenant: '', network: '' };
 
-export const passwordLength = { min: 8, max: 128 }; // code points
+/**
+ * The length of a new password, in code points. `min` is that beside a second factor; without
+ * one, an installation asks for more (`minPasswordLength`).
+ */
+export const passwordLength = { min: 8, max: 128 };
 
 /** A password typed on another keyboard must yield the same hash (NIST SP 800-63B §3.1.1.2). */
 function normalise(password: string): string {

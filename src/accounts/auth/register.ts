@@ -15,18 +15,21 @@ import { requestRegistrationMail } from '../mails/mail-requests.ts';
 import type { AuthServices } from './auth-services.ts';
 import { confirmRegistration } from './confirm-registration.ts';
 import { hashRequester } from './hash-queue.ts';
-import { newPassword } from './new-password.ts';
+import { accountWords, newPassword, passwordRules, requireNewPassword } from './new-password.ts';
 
 export const acceptedResponse = z.object({
   status: z.literal('accepted').describe('Always `accepted`, whether or not the address is known.'),
 });
 
-const registration = z.object({
-  email: email().describe('The e-mail address, which receives the mail.'),
-  password: newPassword().describe('The password to log in with once the address is confirmed.'),
-  firstName: text({ max: lengths.name }).describe('The first name of the person.'),
-  lastName: text({ max: lengths.name }).describe('The last name of the person.'),
-});
+const registration = (services: AuthServices) =>
+  z.object({
+    email: email().describe('The e-mail address, which receives the mail.'),
+    password: newPassword(services).describe(
+      `The password to log in with once the address is confirmed. ${passwordRules}`,
+    ),
+    firstName: text({ max: lengths.name }).describe('The first name of the person.'),
+    lastName: text({ max: lengths.name }).describe('The last name of the person.'),
+  });
 
 /**
  * Adds a user, who must confirm the e-mail address. Anyone may call it if the tenant has the
@@ -50,7 +53,7 @@ export function register(services: AuthServices): TenantRoute {
       'caller needs the permission `users.manage`, the scope `All`, and all permissions ' +
       'of the role `Member`, which the user gets. The response does not reveal whether the ' +
       'address was known: a known address gets the mail that helps it on.',
-    body: registration,
+    body: registration(services),
     example: {
       email: 'new@example.com',
       password: 'correct horse battery',
@@ -63,6 +66,8 @@ export function register(services: AuthServices): TenantRoute {
     handler: async ({ body: { email, password, firstName, lastName } }, context) => {
       const { tenant, origin } = context;
       await requireMayRegister(control, context);
+      const words = accountWords({ email, firstName, lastName }, tenant);
+      requireNewPassword(services, 'password', password, words);
       const passwordHash = await passwords.hash(password, hashRequester(context));
 
       const request = { tenantId: tenant.id, address: email, traceId: origin.traceId };

@@ -13,21 +13,22 @@ import type { AuthServices } from './auth-services.ts';
 import { forgetWrongCodes } from './factors/check-code.ts';
 import { hashRequester } from './hash-queue.ts';
 import { rememberNetwork } from './login-networks.ts';
-import { newPassword } from './new-password.ts';
+import { accountWords, newPassword, passwordRules, requireNewPassword } from './new-password.ts';
 import { acceptedResponse, invalidMailToken } from './register.ts';
 import { revokeSessionsOf, setPasswordHash } from './sessions.ts';
 
-const request = z.object({
-  email: email()
-    .optional()
-    .describe('The address of the user who receives a mail. Send it alone, for step 1.'),
-  token: z
-    .string()
-    .min(1)
-    .optional()
-    .describe('The token of the mail. Send it with `newPassword`, for step 2.'),
-  newPassword: newPassword().optional().describe('The password to set.'),
-});
+const request = (services: AuthServices) =>
+  z.object({
+    email: email()
+      .optional()
+      .describe('The address of the user who receives a mail. Send it alone, for step 1.'),
+    token: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('The token of the mail. Send it with `newPassword`, for step 2.'),
+    newPassword: newPassword(services).optional().describe(`The password to set. ${passwordRules}`),
+  });
 
 /**
  * Resets a password in two steps at one path. Step 1: an e-mail address requests a mail; the
@@ -48,7 +49,7 @@ export function resetPassword(services: AuthServices): TenantRoute {
       '`newPassword` and `token` (from that mail, valid once, for an hour): 204, and all ' +
       'sessions of the user end. The token of an invitation (valid once, for 7 days) sets the ' +
       'first password in the same way.',
-    body: request,
+    body: request(services),
     example: { email: 'you@example.com' },
     bodyLimit: bodyLimits.auth,
     response: acceptedResponse,
@@ -78,7 +79,9 @@ export function resetPassword(services: AuthServices): TenantRoute {
 }
 
 /** Returns the errors of a body that has the fields of both steps, or not all of one. */
-function errorsOfSteps(isGiven: (name: keyof typeof request.shape) => boolean): FieldErrors {
+function errorsOfSteps(
+  isGiven: (name: keyof ReturnType<typeof request>['shape']) => boolean,
+): FieldErrors {
   const [email, token, newPassword] = [isGiven('email'), isGiven('token'), isGiven('newPassword')];
   if (email === (token || newPassword)) {
     const message = 'is required, or token and newPassword instead';
@@ -109,6 +112,7 @@ export async function requestReset(
 /**
  * Sets the password that the token of a reset or of an invitation permits to set.
  * @returns false when the token is not valid
+ * @throws {Problem} `validation_failed` for a password of words of the account
  */
 export async function setPasswordByLink(
   services: AuthServices,
@@ -120,7 +124,7 @@ export async function setPasswordByLink(
   const passwordHash = await services.passwords.hash(password, hashRequester(context));
   return transactControl(
     services.control,
-    query => usePasswordLink(query, services, context, token, passwordHash),
+    query => usePasswordLink(query, services, context, { token, password, passwordHash }),
     {
       deadline: context.deadline,
       isRepeatable: false,
@@ -131,20 +135,28 @@ export async function setPasswordByLink(
 const confirmInvited =
   'update users set confirmed_at = now() where id = $1 and confirmed_at is null';
 
+interface LinkPassword {
+  readonly token: string;
+  readonly password: string;
+  readonly passwordHash: string;
+}
+
 /**
  * Sets a password, and makes the link that permits it void. A reset revokes all sessions of the
  * user; an invitation confirms the address, and ends its registrations, whose senders have
- * chosen other passwords. The user is the actor in the audit log.
+ * chosen other passwords. The user is the actor in the audit log. The link stays good when the
+ * password is refused.
+ * @throws {Problem} `validation_failed` for a password of words of the account
  */
 async function usePasswordLink(
   query: QueryControl,
-  { secrets }: Pick<AuthServices, 'secrets'>,
+  services: Pick<AuthServices, 'secrets' | 'passwordMinLength'>,
   { tenant, origin }: Pick<RequestContext, 'tenant' | 'origin'>,
-  token: string,
-  passwordHash: string,
+  { token, password, passwordHash }: LinkPassword,
 ): Promise<boolean> {
-  const link = await useLink(query, secrets, tenant, ['invitation', 'reset'], token);
+  const link = await useLink(query, services.secrets, tenant, ['invitation', 'reset'], token);
   if (!link) return false;
+  requireNewPassword(services, 'newPassword', password, accountWords(link, tenant));
 
   const { userId, userGuid, kind } = link;
   const { ipAddress, traceId } = origin;

@@ -40,22 +40,33 @@ const insertSession = `
           where revoked_at is null and id in (
             select id from sessions where user_id = $2 and revoked_at is null and ${unexpired}
              order by created_at desc, id offset ${sessionsPerUser - 1}))
-  insert into sessions (tenant_id, user_id, methods) values ($1, $2, $3) returning id`;
+  insert into sessions (tenant_id, user_id, methods, password_is_short) values ($1, $2, $3, $4)
+  returning id`;
+
+/** The password that a login has proved. */
+interface ProvedPassword {
+  /**
+   * The hash that the password was verified with. If another hash is stored by now, the password
+   * was changed, which ended all sessions, and the outcome is `changed`.
+   */
+  readonly hash: string;
+  /** The hash to store in its place. */
+  readonly renewedHash: string | undefined;
+  /** True if new passwords of an account without a second factor have to be longer. */
+  readonly isShort: boolean;
+}
 
 /**
  * Opens a session for a user whose password was verified, and stores the renewed hash if there
  * is one. A person with a second factor gets a challenge in place of the session; one whose role
  * requires a factor, and who has none, gets a token that sets one up, in a network that is known
  * for the account.
- * @param hash the hash that the password was verified with. If another hash is stored by now,
- *   the password was changed, which ended all sessions, and the outcome is `changed`
  */
 export async function openSession(
   control: ControlDatabase,
   { id, tenantId }: Pick<UserRecord, 'id' | 'tenantId'>,
   network: string,
-  hash: string,
-  renewedHash?: string,
+  { hash, renewedHash, isShort }: ProvedPassword,
 ): Promise<OpenResult> {
   return transactControl(control, async (query): Promise<OpenResult> => {
     const [user] = await query<LockedUser>('lock_user', lockUser, [id, hash]);
@@ -64,15 +75,21 @@ export async function openSession(
 
     if (renewedHash) await setPasswordHash(query, id, renewedHash);
     if (user.hasFactor) {
-      return { outcome: 'second_factor', challenge: await createChallenge(query, id, 'verify') };
+      return {
+        outcome: 'second_factor',
+        challenge: await createChallenge(query, id, 'verify', isShort),
+      };
     }
     if (user.mustHaveFactor) {
       const isKnown = await isKnownNetwork(query, id, network);
-      const setupToken = isKnown ? await createChallenge(query, id, 'setup') : undefined;
+      const setupToken = isKnown ? await createChallenge(query, id, 'setup', isShort) : undefined;
       return { outcome: 'setup', setupToken };
     }
 
-    const token = await insertSessionOf(query, { id, tenantId }, network, passwordOnly);
+    const token = await insertSessionOf(query, { id, tenantId }, network, {
+      methods: passwordOnly,
+      passwordIsShort: isShort,
+    });
     return { outcome: 'opened', token };
   });
 }
@@ -84,6 +101,14 @@ interface LockedUser {
   readonly mustHaveFactor: boolean;
 }
 
+/** What a login has proved. */
+interface ProvedLogin {
+  /** By RFC 8176. */
+  readonly methods: readonly string[];
+  /** True if new passwords of an account without a second factor have to be longer. */
+  readonly passwordIsShort: boolean;
+}
+
 /** What a login with a password alone has proved, by RFC 8176. */
 export const passwordOnly: readonly string[] = ['pwd'];
 
@@ -91,15 +116,14 @@ export const passwordOnly: readonly string[] = ['pwd'];
  * Inserts a session. Keeps the newest 20 sessions of the user: older ones are revoked, and
  * expired ones are deleted. Remembers the client's network.
  * @param query of a transaction that has locked the user, and that commits afterwards
- * @param methods what was proved, by RFC 8176
  */
 export async function insertSessionOf(
   query: QueryControl,
   { id, tenantId }: Pick<UserRecord, 'id' | 'tenantId'>,
   network: string,
-  methods: readonly string[],
+  { methods, passwordIsShort }: ProvedLogin,
 ): Promise<RefreshToken> {
-  const values = [tenantId, id, methods];
+  const values = [tenantId, id, methods, passwordIsShort];
   const [session] = await query<{ id: string }>('insert_session', insertSession, values);
   if (!session) throw new Error('PostgreSQL returned no session');
 

@@ -11,6 +11,8 @@ export interface GoodLink {
   readonly userId: number;
   readonly userGuid: string;
   readonly email: string;
+  readonly firstName: string;
+  readonly lastName: string;
 }
 
 export type LinkTenant = Pick<TenantRecord, 'id' | 'guid'>;
@@ -59,6 +61,7 @@ function digestOf(hash: string): string {
 
 const sentLink = `
   select m.id::float8 as id, m.kind, u.id::float8 as "userId", u.guid as "userGuid", u.email,
+         u.first_name as "firstName", u.last_name as "lastName",
          case when m.set_password = ${digestOf('u.password_hash')} then u.password_hash end as "setHash",
          u.disabled_at is not null as "isDisabled",
          extract(epoch from now() - m.used_at)::float8 as "usedSecondsAgo",
@@ -69,7 +72,8 @@ const sentLink = `
     from mail_deliveries m join users u on u.id = m.user_id
    where m.link = $1 and m.tenant_id = $2 and m.kind = any ($3::text[])`;
 const goodLink = `
-  select m.id::float8 as id, m.kind, u.id::float8 as "userId", u.guid as "userGuid", u.email
+  select m.id::float8 as id, m.kind, u.id::float8 as "userId", u.guid as "userGuid", u.email,
+         u.first_name as "firstName", u.last_name as "lastName"
     from mail_deliveries m join users u on u.id = m.user_id
    where m.link = $1 and m.tenant_id = $2 and m.kind = any ($3::text[]) and ${isGood}`;
 /** Locks the user before the delivery, as every statement does that makes links void. */

@@ -50,6 +50,7 @@ export const variables = z
     TRUSTED_HEADER: forwardedHeader.default('x-forwarded-for'),
     CORS_ORIGINS: origins.default([]),
     REDIS_URL: redisUrl.optional(),
+    PASSWORD_MIN_LENGTH: count.refine(min => min >= 8 && min <= 64, 'must be 8 to 64').default(15),
     RATE_LIMIT_GLOBAL: rate.default({ max: 500, windowMs: 60_000 }),
     RATE_LIMIT_LOGIN: rate.optional(),
     RATE_LIMIT_FAILURES: rate.default({ max: 100, windowMs: 86_400_000 }),

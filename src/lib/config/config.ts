@@ -124,6 +124,8 @@ function toConfig(env: z.output<typeof variables>) {
     /** The mail server; undefined = mails are written to files under `dataDir`. */
     smtpUrl: env.SMTP_URL,
     mailFrom: env.MAIL_FROM,
+    /** Minimum length of a new password without a second factor, in code points. */
+    passwordMinLength: env.PASSWORD_MIN_LENGTH,
     /** Peers that name the address of their client, and where they do. */
     trustedProxies: {
       ...env.TRUSTED_PROXIES,

@@ -19,6 +19,7 @@ export const fieldErrorCodes = [
   'ambiguous',
   'unknown',
   'too_common',
+  'own_words',
   'taken',
   'unknown_reference',
   'not_applicable',

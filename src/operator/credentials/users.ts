@@ -1,6 +1,11 @@
 import { randomInt } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
-import { passwordError } from '../../accounts/auth/new-password.ts';
+import {
+  accountWords,
+  minPasswordLength,
+  type NamedAccount,
+  passwordError,
+} from '../../accounts/auth/new-password.ts';
 import type { Passwords } from '../../accounts/auth/passwords.ts';
 import { revokeSessionsOf, setPasswordHash, unexpired } from '../../accounts/auth/sessions.ts';
 import { setUserDisabled } from '../../accounts/auth/set-user-disabled.ts';
@@ -54,6 +59,7 @@ export async function addUser(
   isDryRun = false,
 ): Promise<User> {
   const { tenant, entityId } = user;
+  requireAcceptable(installation, tenant, user);
   const entitySince =
     entityId === null ? null : await requireEntity(installation, tenant, entityId);
   const { em } = await installation.control();
@@ -65,7 +71,7 @@ export async function addUser(
 
 /**
  * The same as `addUser` in the transaction of the caller, who guarantees that the entity
- * exists.
+ * exists, and that the password is acceptable.
  */
 export async function insertUser(
   em: EntityManager,
@@ -80,7 +86,7 @@ export async function insertUser(
   const role = await em.findOne(Role, { tenant, name: roleName });
   if (!role) throw new OperatorError(`${slug} has no role ${roleName}`);
 
-  const passwordHash = await passwords.hash(requireAcceptable(password));
+  const passwordHash = await passwords.hash(password);
 
   // An error of the unique index instead would put the address into the log of the server.
   const [added] = await em.execute<{ id: string }[]>(
@@ -124,7 +130,10 @@ export async function setPassword(
   isDryRun = false,
 ): Promise<User> {
   const user = await findUser(installation, slug, email);
-  const passwordHash = await passwords.hash(requireAcceptable(password));
+  const { firstName, lastName } = user;
+  const account = { email: user.email, firstName, lastName, password };
+  requireAcceptable(installation, await findTenant(installation, slug), account);
+  const passwordHash = await passwords.hash(password);
   const control = await installation.control();
   const transact = (work: (query: QueryControl) => Promise<void>) => transactControl(control, work);
   await changeOrUndo(transact, isDryRun, async query => {
@@ -190,13 +199,17 @@ export async function requireEntity(
 }
 
 /**
- * @returns the password unchanged
- * @throws {OperatorError} when it is too short, too long or too common
+ * @throws {OperatorError} when the password is too short, too long or too common, or consists of
+ *   words of its account
  */
-function requireAcceptable(password: string): string {
-  const fault = passwordError(password);
+function requireAcceptable(
+  { config }: Installation,
+  tenant: Pick<Tenant, 'name' | 'slug'>,
+  { password, ...account }: NamedAccount & { readonly password: string },
+): void {
+  const minLength = minPasswordLength(config.passwordMinLength, false);
+  const fault = passwordError(password, { minLength, words: accountWords(account, tenant) });
   if (fault) throw new OperatorError(`The password ${fault.message}`);
-  return password;
 }
 
 /** Letters and digits, without those that look alike. */

@@ -205,13 +205,12 @@ function exampleOf(schema: Json, name: string, known: Json = {}): unknown {
   if (Array.isArray(schema.enum)) return schema.enum[0];
   if (isNullable(schema)) return null;
 
-  const { type, format, properties, items } = schema;
+  const { type, format, properties, required, items } = schema;
   if (type === 'object') {
     return Object.fromEntries(
-      Object.entries((properties ?? {}) as Record<string, Json>).map(([key, property]) => [
-        key,
-        exampleOf(property, key, known),
-      ]),
+      Object.entries((properties ?? {}) as Record<string, Json>)
+        .filter(([key]) => !Array.isArray(required) || required.includes(key))
+        .map(([key, property]) => [key, exampleOf(property, key, known)]),
     );
   }
   if (type === 'array') return items === undefined ? [] : [exampleOf(items as Json, '')];

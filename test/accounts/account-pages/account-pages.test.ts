@@ -152,8 +152,8 @@ describe('pages that links in mails lead to', () => {
     const { email, link } = await invite(world.acme);
 
     for (const [fields, words] of [
-      [{ password: 'short', repeated: 'short' }, 'too short: use at least 8 characters'],
-      [{ password: 'Password1!', repeated: 'Password1!' }, 'guessed first'],
+      [{ password: 'short', repeated: 'short' }, 'too short: use at least 15 characters'],
+      [{ password: 'Password1234567', repeated: 'Password1234567' }, 'guessed first'],
       [{ password, repeated: 'another password' }, 'The two passwords differ'],
       [{}, 'too short'],
     ] as [Record<string, string>, string][]) {

@@ -653,45 +653,48 @@ describe('registration', () => {
       expect(Object.keys(body.errors)).to.deep.equal(['password']);
       return body.errors.password[0];
     };
+    const letters = (count: number): string =>
+      Array.from({ length: count }, (_, i) => 'q7w8z3rtk'.charAt((i * i) % 9)).join('');
     const keys = (count: number): string =>
       Array.from({ length: count }, (_, i) => String.fromCodePoint(0x1f511 + ((i * 7) % 26))).join(
         '',
       );
 
-    it('a password has 8 to 128 characters, however many bytes each character has', async () => {
-      for (const good of ['q7w8z3rt', 'x'.repeat(64) + 'q7w8z3rt'.repeat(8), keys(8), keys(128)]) {
+    it('a new password has 15 to 128 characters, however many bytes each character has', async () => {
+      for (const good of ['q7w8z3rtq7w8z3r', 'x'.repeat(64) + letters(64), keys(15), keys(128)]) {
         expect(await tryPassword(good), good).to.equal('accepted');
       }
-      for (const short of ['q7w8z3r', keys(7), 'e\u0301'.repeat(7)]) {
-        expect(await tryPassword(short)).to.include('at least 8');
+      for (const short of ['q7w8z3rtq7w8z3', keys(14), 'e\u0301'.repeat(14)]) {
+        expect(await tryPassword(short)).to.include('at least 15');
       }
-      for (const long of [keys(129), `${'q7w8z3rt'.repeat(16)}a`]) {
+      for (const long of [keys(129), `${letters(128)}a`]) {
         expect(await tryPassword(long)).to.include('at most 128');
       }
     });
 
     it('a password with a control character or half a character is rejected', async () => {
       for (const sign of ['\0', '\n', '\u007f']) {
-        expect(await tryPassword(`q7w8z3rt${sign}`)).to.include('control');
+        expect(await tryPassword(`q7w8z3rtq7w8z3r${sign}`)).to.include('control');
       }
-      expect(await tryPassword('q7w8z3rt\ud800')).to.include('well-formed');
+      expect(await tryPassword('q7w8z3rtq7w8z3r\ud800')).to.include('well-formed');
     });
 
     it('a common password is rejected, also with other capitals, other letter forms or added digits', async () => {
       const common = [
-        'password',
-        'Password',
-        'PASSWORD1',
-        'Password123!',
-        '12345678',
-        'qwertyuiop',
-        'iloveyou',
-        'aaaaaaaa',
+        'passwordpassword',
+        'PasswordPassword',
+        'PASSWORD12345678',
+        'Dragon-2026-11-29!',
+        '123456789012345',
+        'qwertyuiop12345',
+        'abcdefghijklmnop',
+        'a'.repeat(15),
+        'abc'.repeat(5),
       ];
       common.push(
-        '\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff44',
-        '\u{1f511}'.repeat(9),
-        '        ',
+        `${'\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff44'}12345678`,
+        '\u{1f511}'.repeat(15),
+        ' '.repeat(15),
       );
 
       for (const password of common) {
@@ -702,8 +705,33 @@ describe('registration', () => {
       }
     });
 
+    it('a password of nothing but words of the account, digits and signs is rejected', async () => {
+      const person = {
+        email: `berta.${randomBytes(4).toString('hex')}@vandermeer.test`,
+        firstName: 'Annelotte',
+        lastName: 'van der Meer',
+      };
+
+      for (const password of [
+        'annelotte123456',
+        'VanDerMeer-2026!!',
+        'Annelotte van der Meer',
+        'berta@vandermeer.test',
+        `${world.acme.slug} Ltd!2026-11`,
+        'Back-Office 2026 #1',
+      ]) {
+        const { status, body } = await register(newRegistration({ ...person, password }));
+
+        expect(status, password).to.equal(400);
+        expect(body.errorCodes, password).to.deep.equal({ password: [{ code: 'own_words' }] });
+      }
+
+      const password = 'annelotte rides north';
+      expect((await register(newRegistration({ ...person, password }))).status).to.equal(202);
+    });
+
     it('a password needs no capitals, digits or signs', async () => {
-      for (const password of ['correct horse battery', 'weathervane', '73927461930']) {
+      for (const password of ['correct horse battery', 'weathervanespinning', '739274619308514']) {
         expect(await tryPassword(password), password).to.equal('accepted');
       }
     });

@@ -128,8 +128,8 @@ describe('errors of fields', () => {
 
     const reset = await anonymously('reset-password', { token: 'x', newPassword: 'short' });
     expect(errorsOf(reset)).to.deep.equal([
-      { newPassword: ['must be at least 8 characters long'] },
-      { newPassword: [{ code: 'too_short', min: 8 }] },
+      { newPassword: ['must be at least 15 characters long'] },
+      { newPassword: [{ code: 'too_short', min: 15 }] },
     ]);
 
     expect((await admin.get('/api/v1/Currency/99999')).body).to.not.have.any.keys(

@@ -23,6 +23,8 @@ export interface Challenge {
   readonly userId: number;
   /** SHA-256 of the stored hash of the password. */
   readonly password: Buffer;
+  /** True if new passwords of an account without a second factor have to be longer. */
+  readonly passwordIsShort: boolean;
 }
 
 /** SQL: what recognises the present password of a user, whose hash has a salt of its own. */
@@ -33,8 +35,8 @@ const insertChallenge = `
     delete from login_challenges where ctid = any (array(
       select ctid from login_challenges where expires_at < now()
        order by expires_at limit ${batch} for update skip locked)))
-  insert into login_challenges (hash, tenant_id, user_id, purpose, password, expires_at)
-  select $1, tenant_id, id, $3, ${passwordDigest}, now() + interval '${challengeSeconds} seconds'
+  insert into login_challenges (hash, tenant_id, user_id, purpose, password, password_is_short, expires_at)
+  select $1, tenant_id, id, $3, ${passwordDigest}, $4, now() + interval '${challengeSeconds} seconds'
     from users where id = $2`;
 
 /**
@@ -46,9 +48,10 @@ export async function createChallenge(
   query: QueryControl,
   userId: number,
   purpose: Purpose,
+  passwordIsShort: boolean,
 ): Promise<string> {
   const challenge = `sbc_${randomBytes(20).toString('hex')}`;
-  const values = [hashOf(challenge), userId, purpose];
+  const values = [hashOf(challenge), userId, purpose, passwordIsShort];
   await query('insert_challenge', insertChallenge, values);
 
   return challenge;
@@ -56,7 +59,8 @@ export async function createChallenge(
 
 const open = `
   hash = $1 and tenant_id = $2 and purpose = $3 and expires_at > now()`;
-const columns = 'hash, user_id::float8 as "userId", password';
+const columns = `
+  hash, user_id::float8 as "userId", password, password_is_short as "passwordIsShort"`;
 const find = `select ${columns} from login_challenges where ${open}`;
 const spend = `
   update login_challenges set tries = tries + 1 where ${open} and tries < ${maxTries} returning ${columns}`;

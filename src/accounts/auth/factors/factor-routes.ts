@@ -130,7 +130,13 @@ export function factorRoutes(services: AuthServices): TenantRoute[] {
       handler: async ({ params: { id = '' } }, context) => {
         if (!isUuid(id.toLowerCase())) throw problem('not_found');
         await changeFactors(services, context, (query, account) =>
-          removeFactor(query, ownerOf(context), account, id.toLowerCase()),
+          removeFactor(
+            query,
+            ownerOf(context),
+            account,
+            id.toLowerCase(),
+            context.caller.sessionId,
+          ),
         );
       },
     }),

@@ -163,14 +163,16 @@ const removeOne = `
 /**
  * Removes a factor of a person, and with the last one the recovery codes.
  * @param query of a transaction that has locked the account
+ * @param sessionId of the person
  * @throws {Problem} `not_found`; `wrong_state` for the last factor of a person whose role
- *   requires one
+ *   requires one, or whose password is too short without one
  */
 export async function removeFactor(
   query: QueryControl,
   { tenantId, userId }: Pick<CodeOwner, 'tenantId' | 'userId'>,
   { factors, mustHaveFactor }: LockedAccount,
   id: string,
+  sessionId: string,
 ): Promise<void> {
   const [removed] = await query<{ isConfirmed: boolean }>('remove_factor', removeOne, [
     id,
@@ -185,9 +187,15 @@ export async function removeFactor(
       detail: 'Your role requires a second factor: add another one before you remove this one.',
     });
   }
+  if ((await query('short_password', isShort, [sessionId])).length > 0) {
+    throw problem('wrong_state', {
+      detail: 'Your password is too short without a second factor: set a longer one first.',
+    });
+  }
   await query('remove_recovery_codes', removeCodes, [tenantId, userId]);
 }
 
+const isShort = 'select from sessions where id = $1::uuid and password_is_short';
 const removeAll = 'delete from factors where tenant_id = $1 and user_id = $2 returning id';
 const removeCodes = 'delete from recovery_codes where tenant_id = $1 and user_id = $2';
 const removeChallenges = 'delete from login_challenges where tenant_id = $1 and user_id = $2';

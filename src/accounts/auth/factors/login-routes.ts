@@ -193,7 +193,10 @@ async function completeLogin(
     await prove(query, account);
     if (!(await takeChallenge(query, challenge))) throw problem('invalid_challenge');
 
-    return insertSessionOf(query, holder.user, network, passwordAndCode);
+    const { passwordIsShort } = challenge;
+    const proved = { methods: passwordAndCode, passwordIsShort };
+
+    return insertSessionOf(query, holder.user, network, proved);
   });
 
   return issueTokens(services, tenant, holder, token, passwordAndCode);

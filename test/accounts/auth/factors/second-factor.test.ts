@@ -235,6 +235,20 @@ describe('a second factor', () => {
     expectProblem(renewal, 403, 'verification_required');
   });
 
+  it('the last factor of a person with a short password stays until the password is longer', async () => {
+    const { person, client } = await people.add(world.acme);
+    const { id } = await people.addTotp(client);
+    const second = await people.addTotp(client, 'Tablet');
+    const mark = 'update sessions set password_is_short = true where id = ?';
+    await controlSql(world, mark, [claimsOf(client.tokens?.accessToken ?? '').sid]);
+
+    expect((await client.delete(`${factorsPath}/${id}`)).status, 'of two').to.equal(204);
+    const refused = await client.delete(`${factorsPath}/${second.id}`);
+    expectProblem(refused, 400, 'wrong_state');
+    expect(refused.body.detail).to.include('too short');
+    expectProblem(await people.login(person), 401, 'second_factor_required');
+  });
+
   it('a person has no part in the factors of another one, of the same tenant or not', async () => {
     const { client } = await people.add(world.acme);
     const { id, secret, recoveryCodes } = await people.addTotp(client);
