@@ -1,7 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { expect } from 'chai';
 import { shownCandidates } from '../../../src/operator/cli/ask-missing.ts';
-import { storeKey, storeProgram } from '../../accounts/programs/stored-programs.ts';
 import { nodeOptions, root, shellLine, startProgram } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -52,22 +51,6 @@ describe('questions of the command line', () => {
       expect(code).to.equal(0);
     },
   );
-
-  (hasScript ? it : it.skip)('Tab inserts the only value without its meaning', async () => {
-    const program = await storeProgram(world, world.acme, { name: 'Till in Linz' });
-    const { id } = await storeKey(world, world.acme, program.id);
-
-    const { code, screen } = await onTerminal(
-      ['program', 'key', 'revoke', 'acme', '--dry-run'],
-      [
-        ['Key (', '\t'],
-        [id, '\r'],
-      ],
-    );
-
-    expect(screen).to.include(`It would refuse key ${id}`);
-    expect(code).to.equal(0);
-  });
 
   it('of several values, Tab shows the meaning of each, because a number says nothing', () => {
     const [till, list] = [{ value: '3', description: 'Till' }, { value: '4' }];
