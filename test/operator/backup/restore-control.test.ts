@@ -12,6 +12,18 @@ import { useServerFolder } from '../../support/server-folder.ts';
 import { succeed } from '../../support/succeed.ts';
 import { use } from '../../support/use.ts';
 
+/** Adds two programs to acme, each with a key. */
+const addPrograms = `
+  with programs as (
+    insert into users (tenant_id, guid, kind, email, password_hash, first_name, last_name, role_id, scope, confirmed_at)
+    select t.id, p.guid, 'program', 'program:' || p.guid, 'none', p.name, '', r.id, 'All', now()
+      from tenants t join roles r on r.tenant_id = t.id and r.name = 'Member',
+           (values ('till', gen_random_uuid()), ('old-till', gen_random_uuid())) as p (name, guid)
+     where t.slug = 'acme'
+    returning id, tenant_id, guid)
+  insert into program_keys (tenant_id, program_id, hash, prefix, expires_at)
+  select tenant_id, id, sha256(guid::text::bytea), 'sbk_01234567', now() + interval '1 year' from programs`;
+
 /** Makes a server, and the settings of a host that archives it and opens the archives. */
 function useArchives() {
   const server = use(createDedicatedServer);
@@ -68,7 +80,8 @@ describe('restore of the control database from an archive sealed with age', () =
   const disabled = async (): Promise<string[]> =>
     (
       await server.control<{ name: string }>(
-        `select split_part(email, '@', 1) as name from users where disabled_at is not null order by 1`,
+        `select case kind when 'program' then first_name else split_part(email, '@', 1) end as name
+           from users where disabled_at is not null order by 1`,
       )
     ).map(({ name }) => name);
 
@@ -82,6 +95,7 @@ describe('restore of the control database from an archive sealed with age', () =
       await server.addMember('acme', name);
     }
     await tenant('client', 'add', 'acme', 'leaver@acme.test', '--name', 'old program');
+    await server.control(addPrograms);
     await server.control(`update users set disabled_at = now() where email = 'returner@acme.test'`);
     await tenant('backup', 'init');
     await tenant('backup', 'run', '--all');
@@ -91,6 +105,12 @@ describe('restore of the control database from an archive sealed with age', () =
     await server.control(`update users set disabled_at = now() where email = 'leaver@acme.test'`);
     await server.control(`update users set disabled_at = null where email = 'returner@acme.test'`);
     await tenant('user', 'remove', 'acme', 'removed@acme.test', '--yes');
+    await server.control(
+      `update users set disabled_at = now() where kind = 'program' and first_name = 'old-till'`,
+    );
+    await server.control(
+      `update users set networks = '{10.0.0.0/8}' where kind = 'program' and first_name = 'till'`,
+    );
     await server.control(
       `update users set password_hash = 'replaced' where email = 'replaced@acme.test'`,
     );
@@ -111,7 +131,7 @@ describe('restore of the control database from an archive sealed with age', () =
   });
   after(() => recovered?.close());
 
-  it('a restore from an older archive repeats each new slug, disabling, suspension, deletion and purge of the newest archive, disables the users that the newest lacks, and enables nobody', async () => {
+  it('a restore from an older archive repeats each new slug, disabling, suspension, deletion and purge of the newest archive, disables the users that the newest lacks, lets in no key of a program, and enables nobody', async () => {
     const revoked = await server.control('select from api_clients where revoked_at is not null');
     await dropControl();
 
@@ -130,7 +150,16 @@ describe('restore of the control database from an archive sealed with age', () =
       { slug: 'umbra', alias: true },
       { slug: 'umbra-two', alias: false },
     ]);
-    expect(await disabled()).to.deep.equal(['leaver', 'removed', 'returner']);
+    expect(await disabled()).to.deep.equal(['leaver', 'old-till', 'removed', 'returner']);
+    expect(
+      await server.control(
+        `select first_name as name, networks::text, count(k.id)::int as keys, count(k.revoked_at)::int as revoked
+           from users u join program_keys k on k.program_id = u.id group by u.id order by 1`,
+      ),
+    ).to.deep.equal([
+      { name: 'old-till', networks: '{}', keys: 1, revoked: 1 },
+      { name: 'till', networks: '{10.0.0.0/8}', keys: 1, revoked: 1 },
+    ]);
     expect(await server.control('select slug from purged_tenants')).to.deep.equal([
       { slug: 'hooli' },
     ]);
@@ -139,10 +168,11 @@ describe('restore of the control database from an archive sealed with age', () =
     );
     expect(await server.control('select from sessions where revoked_at is null')).to.deep.equal([]);
     for (const line of [
-      `Taken away later, and so again: 2 users disabled, ${countText(revoked.length, 'API client')} revoked.`,
+      `Taken away later, and so again: 3 users disabled, ${countText(revoked.length, 'API client')} revoked.`,
       'Suspended or deleted later, and so again: globex, initech.',
       'Purged later, and removed again: hooli.',
       'Renamed later, and so again: umbra-three (was umbra).',
+      'acme: program till: networks were 10.0.0.0/8 later, and are so again',
       'acme: replaced@acme.test: password was replaced later, so there is none: set one',
     ]) {
       expect(stdout).to.include(line);
@@ -214,7 +244,7 @@ describe('restore of the control database from an archive sealed with age', () =
 
     const replayed = await from({});
     expect(replayed.code, replayed.stderr).to.equal(0);
-    expect(await disabled()).to.deep.equal(['leaver', 'removed', 'returner']);
+    expect(await disabled()).to.deep.equal(['leaver', 'old-till', 'removed', 'returner']);
     expect(await states()).to.deep.equal(laterStates);
 
     await dropControl();
