@@ -21,7 +21,6 @@ export class EndingKeys {
   readonly #options: EndingKeysOptions;
   #timer: NodeJS.Timeout | undefined;
   #lookedAt = Number.NEGATIVE_INFINITY;
-  #looking: Promise<void> = Promise.resolve();
 
   constructor(options: EndingKeysOptions) {
     this.#options = options;
@@ -31,10 +30,8 @@ export class EndingKeys {
     this.#timer = setInterval(() => this.#tick(), tickMs).unref();
   }
 
-  /** Stops the timer, and waits for a look that has begun. */
-  async stop(): Promise<void> {
+  stop(): void {
     clearInterval(this.#timer);
-    await this.#looking;
   }
 
   #tick(): void {
@@ -42,7 +39,7 @@ export class EndingKeys {
     if (Math.abs(now - this.#lookedAt) < intervalMs) return;
 
     this.#lookedAt = now;
-    this.#looking = this.#look(now);
+    void this.#look(now);
   }
 
   async #look(now: number): Promise<void> {
