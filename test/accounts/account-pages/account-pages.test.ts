@@ -154,6 +154,7 @@ describe('pages that links in mails lead to', () => {
     for (const [fields, words] of [
       [{ password: 'short', repeated: 'short' }, 'too short: use at least 15 characters'],
       [{ password: 'Password1234567', repeated: 'Password1234567' }, 'guessed first'],
+      [{ password: `${email}!`, repeated: `${email}!` }, 'names that belong to your account'],
       [{ password, repeated: 'another password' }, 'The two passwords differ'],
       [{}, 'too short'],
     ] as [Record<string, string>, string][]) {
@@ -166,6 +167,7 @@ describe('pages that links in mails lead to', () => {
         .and.not.include(password);
     }
 
+    expect((await open(link)).text).to.include('At least 15 characters.');
     expect((await send(link, chosen)).status).to.equal(200);
     expect(await logIn(world.acme, email)).to.equal(200);
   });
