@@ -3,7 +3,6 @@ import { LRUCache } from 'lru-cache';
 import { maxEntries } from '../lib/runtime/lru-bounds.ts';
 import type { CacheEntry, ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
-import { User } from './control-entities.ts';
 import { queryControl } from './database.ts';
 import {
   createDirectoryCaches,
@@ -24,6 +23,17 @@ export type Directory = ReturnType<typeof createDirectory>;
 interface DirectoryOptions extends TenantLoaderOptions {
   feed: ChangeFeed;
 }
+
+/** The users of a business entity, by their kind. */
+export interface UserCounts {
+  readonly people: number;
+  readonly programs: number;
+}
+
+const usersOfEntity = `
+  select count(*) filter (where kind = 'person')::int as people,
+         count(*) filter (where kind = 'program')::int as programs
+    from users where tenant_id = $1 and entity_id = $2`;
 
 /** The tenant of a slug, or of an alias while it lasts. */
 const guidBySlug = 'select tenant_named($1) as guid';
@@ -83,9 +93,14 @@ export function createDirectory(options: DirectoryOptions) {
      */
     freshnessCheck: createFreshnessCheck(caches, feed),
 
-    /** Counts the users of a business entity. Never cached. */
-    countUsers: (tenant: number, entityId: number) =>
-      control.em.fork().count(User, { tenant, entityId }),
+    /** Counts the people and the programs of a business entity. Never cached. */
+    countUsers: async (tenantId: number, entityId: number): Promise<UserCounts> => {
+      const [counts] = await queryControl<UserCounts>(control, 'users_of_entity', usersOfEntity, [
+        tenantId,
+        entityId,
+      ]);
+      return counts ?? { people: 0, programs: 0 };
+    },
 
     /** @param hash of the token, in hexadecimal */
     legacyToken: (hash: string) => legacyTokens.get(hashName(hash)),

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { EntityManager } from '@mikro-orm/postgresql';
-import type { Directory } from '../control/directory.ts';
+import type { Directory, UserCounts } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
 import { invalidToken } from '../lib/http/request/bearer-token.ts';
 import type { Representation } from '../lib/http/response/representation.ts';
@@ -255,7 +255,7 @@ export class RequestContext {
   }
 
   /** Counts the users of a business entity; they are stored in the control database. */
-  countUsers(entityId: number): Promise<number> {
+  countUsers(entityId: number): Promise<UserCounts> {
     return this.#services.directory.countUsers(this.tenant.id, entityId);
   }
 

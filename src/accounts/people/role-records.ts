@@ -1,7 +1,7 @@
 import type { QueryControl } from '../../control/database.ts';
 import { permissions as allPermissions, type Permission } from '../../control/permissions.ts';
 import type { Precondition } from '../../lib/http/response/representation.ts';
-import { problem } from '../../lib/problems.ts';
+import { problem, type ReferenceCount } from '../../lib/problems.ts';
 import { requireMayGrant, requireMayManage } from '../../tenancy/permission-rules.ts';
 import type { PeopleTransaction } from './change-people.ts';
 import { isBuiltIn, maxRoles, type RoleView, roleById, viewOf } from './user-statements.ts';
@@ -27,8 +27,9 @@ const roleByName = `
 const countRoles = 'select count(*)::int as count from roles where tenant_id = $1';
 const roleWithName =
   'select from roles where tenant_id = $1 and lower(name) = lower($2) and id <> $3';
-const usersWithRole =
-  'select count(*)::int as count from users where tenant_id = $1 and role_id = $2';
+const usersWithRole = `
+  select case kind when 'program' then 'Program' else 'User' end as resource, count(*)::int as count
+    from users where tenant_id = $1 and role_id = $2 group by kind order by kind`;
 
 /**
  * @returns the id
@@ -108,14 +109,12 @@ export async function findRole(
 export async function deleteRole(transaction: PeopleTransaction, key: RoleKey): Promise<void> {
   const { query, permissions } = transaction;
   const { Id } = await findManagedRole(transaction, key);
-  const [users] = await query<{ count: number }>('users_with_role', usersWithRole, [
+  const references = await query<ReferenceCount>('users_with_role', usersWithRole, [
     key.tenantId,
     Id,
   ]);
-  const count = users?.count ?? 0;
-  if (count > 0) {
-    const isVisible = permissions.has('users.read');
-    throw problem('in_use', { references: isVisible ? [{ resource: 'User', count }] : [] });
+  if (references.length > 0) {
+    throw problem('in_use', { references: permissions.has('users.read') ? references : [] });
   }
   await query('delete_role', removeRole, [Id]);
 }

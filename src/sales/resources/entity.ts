@@ -1,5 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
+import type { UserCounts } from '../../control/directory.ts';
 import {
   int32,
   lengths,
@@ -13,6 +14,7 @@ import { currencies } from './currency.ts';
 import { entityStatuses } from './entity-status.ts';
 import { usesBy } from './promotion-use.ts';
 import { defineResource } from './rest/define-resource.ts';
+import type { Referrer } from './rest/references.ts';
 
 const entityTypes = ['supplier', 'customer'] as const;
 
@@ -107,13 +109,20 @@ export const entities = defineResource({
   example: { Name: 'Northwind Traders', EntityType: 'customer', StatusId: 2 },
   onMissing: 'not_found',
   takesPatch: true,
-  isReferenced: async (id, context) => (await context.countUsers(id)) > 0,
-  referrers: [
-    {
-      resource: 'User',
-      count: async (id, context) =>
-        context.caller.permissions.has('users.read') ? context.countUsers(Number(id)) : 0,
-    },
-    usesBy('entity_id'),
-  ],
+  isReferenced: async (id, context) => {
+    const { people, programs } = await context.countUsers(id);
+    return people + programs > 0;
+  },
+  referrers: [usersAs('User', 'people'), usersAs('Program', 'programs'), usesBy('entity_id')],
 });
+
+/** Counts the users of one kind who belong to an entity, for a caller who may read them. */
+function usersAs(resource: string, kind: keyof UserCounts): Referrer {
+  return {
+    resource,
+    count: async (id, context) =>
+      context.caller.permissions.has('users.read')
+        ? (await context.countUsers(Number(id)))[kind]
+        : 0,
+  };
+}

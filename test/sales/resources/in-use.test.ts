@@ -22,6 +22,8 @@ describe('a record that others refer to', () => {
     const every = await admin.post('/api/v1/Promotions', { ...promotion, PromoCode: 'ALL' });
     await admin.post(`/api/v1/Promotions/${every.body.Id}/entity/${body.Id}/used`);
     await world.loginAs(world.acme, { scope: 'Self', entityId: body.Id });
+    const till = { Name: 'Till', Role: 'Member', Scope: 'Self', EntityId: body.Id };
+    await admin.post('/api/v1/Programs', till);
 
     const refused = await admin.delete(`/api/v1/Entities/${body.Id}`);
     const used = await admin.delete(`/api/v1/Promotions/${every.body.Id}`);
@@ -32,6 +34,7 @@ describe('a record that others refer to', () => {
       { resource: 'Promotion', count: 2 },
       { resource: 'PromotionUse', count: 1 },
       { resource: 'User', count: 1 },
+      { resource: 'Program', count: 1 },
     ]);
     expect(used.body.references).to.deep.equal([{ resource: 'PromotionUse', count: 1 }]);
     expect(elsewhere.status).to.equal(204);
@@ -75,17 +78,23 @@ describe('a record that others refer to', () => {
     expect(refused.body.detail).to.match(/default status/);
   });
 
-  it('a role that users have is in use by so many users, for a caller who may read users', async () => {
+  it('a role is in use by so many users and programs that have it, for a caller who may read users', async () => {
     const role = (await admin.post('/api/v1/Roles', { Name: 'Used', Permissions: [] })).body;
     const person = { FirstName: 'A', LastName: 'B', Role: 'Used', Scope: 'All' };
     await admin.post('/api/v1/Users', { ...person, Email: 'used@in-use.test' });
+    for (const Name of ['Till', 'Import']) {
+      await admin.post('/api/v1/Programs', { Name, Role: 'Used', Scope: 'All' });
+    }
     const manager = await world.loginAs(world.acme, { permissions: ['users.manage'] });
 
     const refused = await admin.delete(`/api/v1/Roles/${role.Id}`);
     const hidden = await manager.delete(`/api/v1/Roles/${role.Id}`);
 
     expectRefused(refused, 400, 'in_use');
-    expect(refused.body.references).to.deep.equal([{ resource: 'User', count: 1 }]);
+    expect(refused.body.references).to.deep.equal([
+      { resource: 'User', count: 1 },
+      { resource: 'Program', count: 2 },
+    ]);
     expectRefused(hidden, 400, 'in_use');
     expect(hidden.body.references).to.deep.equal([]);
   });
