@@ -103,13 +103,16 @@ async function show(
   const body =
     action === 'confirm'
       ? confirmForm(link, errors)
-      : passwordForm(link, holder.email, minLengthOf(services), errors);
+      : passwordForm(link, holder.email, minLengthOf(services, holder), errors);
   send(ctx, { title: titles[action], tenantName: tenant.name, body, isRefused });
 }
 
 /** The minimum length of the password that a form sets, in code points. */
-function minLengthOf({ passwordMinLength }: AccountPageServices): number {
-  return minPasswordLength(passwordMinLength, false);
+function minLengthOf(
+  { passwordMinLength }: AccountPageServices,
+  { hasFactor }: Pick<SentLink, 'hasFactor'>,
+): number {
+  return minPasswordLength(passwordMinLength, hasFactor);
 }
 
 /** Performs the action of a form. */
@@ -135,7 +138,7 @@ async function act(
   if (action === 'confirm') return confirm(ctx, tenant, link, form, services);
 
   const password = form.get('password') ?? '';
-  const rule = { minLength: minLengthOf(services), words: accountWords(link, tenant) };
+  const rule = { minLength: minLengthOf(services, link), words: accountWords(link, tenant) };
   const errors =
     link.state === 'good' ? passwordErrors(password, form.get('repeated') ?? '', rule) : {};
   if (Object.keys(errors).length > 0) return show(ctx, action, form, services, errors);

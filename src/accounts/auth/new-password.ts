@@ -76,13 +76,21 @@ export const passwordRules =
   'At least 15 characters; the operator can ask for fewer, at least 8. None that many people use, ' +
   'and none that consists of names and words of the account, with digits and signs.';
 
-/** A password to set, of an account whose words are not known yet. White space counts. */
-export const newPassword = (services: PasswordSettings) =>
+/**
+ * A password to set, of an account whose words are not known yet. White space counts.
+ * @param mayHaveFactor true if the account may have a second factor, which is not known yet
+ */
+export const newPassword = (services: PasswordSettings, mayHaveFactor = false) =>
   z
     .string()
     .superRefine((value, context) => {
-      const minLength = minPasswordLength(services.passwordMinLength, false);
-      const error = passwordError(value, { minLength });
+      const { passwordMinLength } = services;
+      const minLength = minPasswordLength(passwordMinLength, mayHaveFactor);
+      if (!passwordError(value, { minLength })) return;
+
+      const error = passwordError(value, {
+        minLength: minPasswordLength(passwordMinLength, false),
+      });
       if (!error) return;
       const { message, ...params } = error;
       context.addIssue({ code: 'custom', message, params });
@@ -90,18 +98,12 @@ export const newPassword = (services: PasswordSettings) =>
     .meta({ minLength: passwordLength.min, maxLength: passwordLength.max });
 
 /**
- * Requires that a new password is none that the words of its account give away.
+ * Requires that a new password follows the rule of its account.
  * @param field of the body that has the password
  * @throws {Problem} `validation_failed`
  */
-export function requireNewPassword(
-  { passwordMinLength }: PasswordSettings,
-  field: string,
-  password: string,
-  words: readonly string[],
-): void {
-  const minLength = minPasswordLength(passwordMinLength, false);
-  const error = passwordError(password, { minLength, words });
+export function requireNewPassword(field: string, password: string, rule: PasswordRule): void {
+  const error = passwordError(password, rule);
   if (error) throw problem('validation_failed', { errors: { [field]: [error] } });
 }
 

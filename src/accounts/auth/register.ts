@@ -15,7 +15,13 @@ import { requestRegistrationMail } from '../mails/mail-requests.ts';
 import type { AuthServices } from './auth-services.ts';
 import { confirmRegistration } from './confirm-registration.ts';
 import { hashRequester } from './hash-queue.ts';
-import { accountWords, newPassword, passwordRules, requireNewPassword } from './new-password.ts';
+import {
+  accountWords,
+  minPasswordLength,
+  newPassword,
+  passwordRules,
+  requireNewPassword,
+} from './new-password.ts';
 
 export const acceptedResponse = z.object({
   status: z.literal('accepted').describe('Always `accepted`, whether or not the address is known.'),
@@ -66,8 +72,10 @@ export function register(services: AuthServices): TenantRoute {
     handler: async ({ body: { email, password, firstName, lastName } }, context) => {
       const { tenant, origin } = context;
       await requireMayRegister(control, context);
-      const words = accountWords({ email, firstName, lastName }, tenant);
-      requireNewPassword(services, 'password', password, words);
+      requireNewPassword('password', password, {
+        minLength: minPasswordLength(services.passwordMinLength, false),
+        words: accountWords({ email, firstName, lastName }, tenant),
+      });
       const passwordHash = await passwords.hash(password, hashRequester(context));
 
       const request = { tenantId: tenant.id, address: email, traceId: origin.traceId };

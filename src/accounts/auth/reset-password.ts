@@ -13,7 +13,13 @@ import type { AuthServices } from './auth-services.ts';
 import { forgetWrongCodes } from './factors/check-code.ts';
 import { hashRequester } from './hash-queue.ts';
 import { rememberNetwork } from './login-networks.ts';
-import { accountWords, newPassword, passwordRules, requireNewPassword } from './new-password.ts';
+import {
+  accountWords,
+  minPasswordLength,
+  newPassword,
+  passwordRules,
+  requireNewPassword,
+} from './new-password.ts';
 import { acceptedResponse, invalidMailToken } from './register.ts';
 import { revokeSessionsOf, setPasswordHash } from './sessions.ts';
 
@@ -27,7 +33,9 @@ const request = (services: AuthServices) =>
       .min(1)
       .optional()
       .describe('The token of the mail. Send it with `newPassword`, for step 2.'),
-    newPassword: newPassword(services).optional().describe(`The password to set. ${passwordRules}`),
+    newPassword: newPassword(services, true)
+      .optional()
+      .describe(`The password to set. ${passwordRules}`),
   });
 
 /**
@@ -156,7 +164,10 @@ async function usePasswordLink(
 ): Promise<boolean> {
   const link = await useLink(query, services.secrets, tenant, ['invitation', 'reset'], token);
   if (!link) return false;
-  requireNewPassword(services, 'newPassword', password, accountWords(link, tenant));
+  requireNewPassword('newPassword', password, {
+    minLength: minPasswordLength(services.passwordMinLength, link.hasFactor),
+    words: accountWords(link, tenant),
+  });
 
   const { userId, userGuid, kind } = link;
   const { ipAddress, traceId } = origin;

@@ -13,6 +13,8 @@ export interface GoodLink {
   readonly email: string;
   readonly firstName: string;
   readonly lastName: string;
+  /** True if the user has a second factor. */
+  readonly hasFactor: boolean;
 }
 
 export type LinkTenant = Pick<TenantRecord, 'id' | 'guid'>;
@@ -31,6 +33,11 @@ const isGood = `
   and (m.kind = 'registration' or not exists (
     select from mail_deliveries later
      where later.user_id = m.user_id and later.kind = m.kind and later.id > m.id and later.tried_at is not null))`;
+
+/** SQL: the user of a link has a second factor. */
+const hasFactor = `
+  exists (select from factors f
+           where f.tenant_id = u.tenant_id and f.user_id = u.id and f.confirmed_at is not null)`;
 
 /** A link that was sent, and its state. */
 export interface SentLink extends GoodLink {
@@ -61,7 +68,7 @@ function digestOf(hash: string): string {
 
 const sentLink = `
   select m.id::float8 as id, m.kind, u.id::float8 as "userId", u.guid as "userGuid", u.email,
-         u.first_name as "firstName", u.last_name as "lastName",
+         u.first_name as "firstName", u.last_name as "lastName", ${hasFactor} as "hasFactor",
          case when m.set_password = ${digestOf('u.password_hash')} then u.password_hash end as "setHash",
          u.disabled_at is not null as "isDisabled",
          extract(epoch from now() - m.used_at)::float8 as "usedSecondsAgo",
@@ -73,7 +80,7 @@ const sentLink = `
    where m.link = $1 and m.tenant_id = $2 and m.kind = any ($3::text[])`;
 const goodLink = `
   select m.id::float8 as id, m.kind, u.id::float8 as "userId", u.guid as "userGuid", u.email,
-         u.first_name as "firstName", u.last_name as "lastName"
+         u.first_name as "firstName", u.last_name as "lastName", ${hasFactor} as "hasFactor"
     from mail_deliveries m join users u on u.id = m.user_id
    where m.link = $1 and m.tenant_id = $2 and m.kind = any ($3::text[]) and ${isGood}`;
 /** Locks the user before the delivery, as every statement does that makes links void. */

@@ -5,6 +5,7 @@ import { startMailServer } from '../../support/mail-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, type TestTenant } from '../../support/world.ts';
+import { factorWorld } from './factors/factor-world.ts';
 import { addSampleUser, type SampleUser } from './sample-users.ts';
 
 const resetPath = '/api/v1/auth/reset-password';
@@ -30,7 +31,10 @@ describe('length and words of passwords', () => {
     return body.passwordIsShort;
   };
 
-  const requestToken = async ({ email }: SampleUser, tenant: TestTenant): Promise<string> => {
+  const requestToken = async (
+    { email }: Pick<SampleUser, 'email'>,
+    tenant: TestTenant,
+  ): Promise<string> => {
     const count = mail.messagesTo(email).length;
     await world.anonymous.post(resetPath, { email }, { 'X-Tenant': tenant.guid });
     return mail.waitForToken(email, count + 1);
@@ -112,6 +116,24 @@ describe('length and words of passwords', () => {
       { 'X-Tenant': acme.guid },
     );
     expect(await isMarked(new Client(world.url, login.body))).to.equal(undefined);
+  });
+
+  it('beside a second factor, a link sets a password of eight characters, and no shorter one', async () => {
+    const { acme } = world;
+    const people = factorWorld(world);
+    const { person, client } = await people.add(acme);
+    const { secret } = await people.addTotp(client);
+    const token = await requestToken(person, acme);
+    const setPassword = (newPassword: string) =>
+      world.anonymous.post(resetPath, { token, newPassword }, { 'X-Tenant': acme.guid });
+
+    expect((await setPassword('q7w8z3r')).status).to.equal(400);
+    expect((await setPassword('q7w8z3rk')).status).to.equal(204);
+
+    const short = { ...person, password: 'q7w8z3rk' };
+    const { challenge } = (await people.login(short)).body;
+    const verified = await people.verify(short, { challenge, code: people.code(secret) });
+    expect(verified.status).to.equal(200);
   });
 
   it('a command refuses the passwords that a request would, and takes its least length from the setting', async () => {
