@@ -9,6 +9,7 @@ import {
   type Tokens,
 } from '../../clients/typescript/src/back-office.ts';
 import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
+import { factorWorld } from '../accounts/auth/factors/factor-world.ts';
 import { storeKey, storeProgram } from '../accounts/programs/stored-programs.ts';
 import { startProgram } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
@@ -477,6 +478,39 @@ describe('TypeScript client', () => {
     expect(wrong.problem.code).to.equal('invalid_credentials');
     const unsorted: unknown = await all(client).catch(error => error.problem.code);
     expect(unsorted).to.equal('validation_failed');
+  });
+
+  it('a login that needs a second factor is completed by a code, also with the example of the README', async () => {
+    const people = factorWorld(world);
+    const { person, client: phone } = await people.add(world.acme);
+    const { secret } = await people.addTotp(phone);
+    const client = createBackOffice({ url: world.url, tenant: world.acme.guid });
+
+    const refused = await client.login(person.email, person.password).catch(error => error);
+    expect(refused).to.be.instanceOf(ProblemError);
+    expect(refused.problem.code).to.equal('second_factor_required');
+    expect(client.hasSession).to.equal(false);
+    const { challenge } = refused.problem;
+    const wrong = await client.verifyLogin(challenge, { code: '000000' }).catch(error => error);
+    expect(wrong.problem.code).to.equal('invalid_code');
+    await client.verifyLogin(challenge, { code: people.code(secret) });
+    expect(client.hasSession).to.equal(true);
+    expect((await client.GET('/api/v1/auth/me')).response.status).to.equal(200);
+
+    people.passCode();
+    await withBuiltClient(async folder => {
+      const readme = await readFile(join(clientSource, 'README.md'), 'utf8');
+      const [, , , [, example = ''] = []] = [...readme.matchAll(/```(?:ts)?\n(.*?)```/gs)];
+      const file = await compileProgram(folder, example);
+      const printed = await run(process.execPath, [file], {
+        URL_OF_SERVICE: world.url,
+        TENANT: world.acme.guid,
+        EMAIL: person.email,
+        PASSWORD: person.password,
+        CODE: people.code(secret),
+      });
+      expect(printed).to.match(/^[0-9a-f-]{36}\n$/);
+    });
   });
 
   // A drill compiles every example of the reference with it.

@@ -13,7 +13,7 @@ import { type SendUntil, withRetries } from './retries.ts';
 import { Session } from './session.ts';
 import { SharedChanges } from './shared-changes.ts';
 import type { TokenStorage } from './token-store.ts';
-import type { Tokens } from './tokens.ts';
+import type { SecondFactor, Tokens } from './tokens.ts';
 
 export type { components, paths } from './api.ts';
 export type { CallError, CallResult } from './calls.ts';
@@ -22,7 +22,7 @@ export type { ChangesQuery, FollowedChanges, FollowQuery } from './changes.ts';
 export type { ListPath, ListQuery, ListRecord } from './pages.ts';
 export { ProblemError } from './problem-error.ts';
 export type { TokenStorage } from './token-store.ts';
-export type { Tokens } from './tokens.ts';
+export type { SecondFactor, Tokens } from './tokens.ts';
 
 interface CommonOptions {
   /** The address of the service, such as `https://api.example.com`. */
@@ -78,10 +78,22 @@ export interface BackOffice extends Calls {
    */
   readonly hasSession: boolean;
   /**
-   * @throws {ProblemError} when the service refuses the login
+   * @throws {ProblemError} when the service refuses the login. With `second_factor_required`,
+   *   `problem.challenge` is what `verifyLogin` completes
    * @throws {Error} with a key
    */
   login(email: string, password: string): Promise<components['schemas']['LoginResponse']>;
+  /**
+   * Completes a login by a second factor, within five minutes.
+   * @param challenge of the refused login
+   * @throws {ProblemError} `invalid_code`: ask for another code, five times at most;
+   *   `invalid_challenge`: begin the login again
+   * @throws {Error} with a key
+   */
+  verifyLogin(
+    challenge: string,
+    proof: SecondFactor,
+  ): Promise<components['schemas']['LoginResponse']>;
   /**
    * Forgets the tokens at once, in all tabs, and ends the session at the service.
    * @returns false when the service could not be reached: it ends the session by itself, 7 days
@@ -147,6 +159,7 @@ export function createBackOffice(options: BackOfficeOptions): BackOffice {
       return session.exists;
     },
     login: (email, password) => session.login(email, password),
+    verifyLogin: (challenge, proof) => session.verifyLogin(challenge, proof),
     logout: () => session.logout(),
     // An empty `q` finds all, and makes the service send `Link`.
     all: (path, query) => readPages({ ...connection, path, query: { q: '', ...query } }),

@@ -37,6 +37,11 @@ export class KeyAccess {
   }
 
   /** @throws {Error} always */
+  verifyLogin(): Promise<never> {
+    return this.login();
+  }
+
+  /** @throws {Error} always */
   async logout(): Promise<never> {
     throw new Error('A client with a key has no session to end. An administrator revokes the key.');
   }

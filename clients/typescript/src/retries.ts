@@ -123,7 +123,7 @@ function asksToRepeat(response: Response): boolean {
  * once.
  */
 function isLimited({ status, headers }: Response, { url }: Request): boolean {
-  return status === 429 && headers.has('Retry-After') && !url.endsWith('/auth/login');
+  return status === 429 && headers.has('Retry-After') && !/\/auth\/login(\/verify)?$/.test(url);
 }
 
 /**

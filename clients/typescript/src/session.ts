@@ -8,6 +8,7 @@ import {
   isNewer,
   isSameSession,
   type LoginResponse,
+  type SecondFactor,
   type SessionTokens,
   type Tokens,
   tokensOf,
@@ -136,10 +137,19 @@ export class Session {
 
   /** @throws {ProblemError} when the service refuses the login */
   login(email: string, password: string): Promise<LoginResponse> {
-    const key = JSON.stringify([email, password]);
+    return this.#logInOnce('login', { email, password });
+  }
+
+  /** @throws {ProblemError} when the service refuses the code */
+  verifyLogin(challenge: string, proof: SecondFactor): Promise<LoginResponse> {
+    return this.#logInOnce('login/verify', { challenge, ...proof });
+  }
+
+  #logInOnce(path: 'login' | 'login/verify', body: object): Promise<LoginResponse> {
+    const key = JSON.stringify([path, body]);
     if (this.#loggingIn?.key === key) return this.#loggingIn.response;
 
-    const loggingIn = { key, response: this.#logIn(email, password) };
+    const loggingIn = { key, response: this.#logIn(path, body) };
     const end = (): void => {
       if (this.#loggingIn === loggingIn) this.#loggingIn = undefined;
     };
@@ -168,8 +178,8 @@ export class Session {
     return isEnded;
   }
 
-  async #logIn(email: string, password: string): Promise<LoginResponse> {
-    const response = await bodyOf<LoginResponse>(await this.#post('login', { email, password }));
+  async #logIn(path: 'login' | 'login/verify', body: object): Promise<LoginResponse> {
+    const response = await bodyOf<LoginResponse>(await this.#post(path, body));
     const tokens: SessionTokens = { ...tokensOf(response), session: randomId(), number: 0 };
     this.#store.write(tokens);
     this.#ledger.keep(tokens);

@@ -3,6 +3,9 @@ import type { components } from './api.ts';
 /** The response to a login or a refresh. */
 export type LoginResponse = components['schemas']['LoginResponse'];
 
+/** What completes a login: a code of an authenticator app, or a recovery code. */
+export type SecondFactor = { readonly code: string } | { readonly recoveryCode: string };
+
 /** The two tokens of a session. */
 export type Tokens = Pick<LoginResponse, 'accessToken' | 'refreshToken'>;
 

@@ -20,7 +20,11 @@ export function createLogin(onToken) {
       body: JSON.stringify(body),
     });
     const result = response.status === 204 ? undefined : await response.json();
-    if (!response.ok) throw Object.assign(new Error(wordsOf(result)), { status: response.status });
+    if (!response.ok) {
+      const { challenge, code } = result;
+      const { status } = response;
+      throw Object.assign(new Error(wordsOf(result)), { status, challenge, code });
+    }
     return result;
   }
 
@@ -43,9 +47,16 @@ export function createLogin(onToken) {
   }
 
   return {
-    /** @throws {Error} with a message for the reader of the page */
+    /**
+     * @throws {Error} with a message for the reader of the page, and a `challenge` if the login
+     *   needs a second factor
+     */
     async logIn(tenant, email, password) {
       keep(tenant, await post('login', tenant, { email, password }));
+    },
+    /** Completes a login by a code of an app. @throws {Error} as `logIn` does */
+    async verify(tenant, challenge, code) {
+      keep(tenant, await post('login/verify', tenant, { challenge, code }));
     },
     async logOut() {
       const { tenant, accessToken } = session;
@@ -77,6 +88,10 @@ function lifetimeMs(token) {
 
 function wordsOf({ code, title, errors }) {
   if (code === 'tenant_required') return 'There is no active tenant with this guid or slug.';
+  if (code === 'second_factor_required') return '';
+  if (code === 'second_factor_setup_required') {
+    return 'Your role requires a second factor: set it up with your own front end first.';
+  }
   if (code === 'rate_limited') return 'Too many logins. Wait some minutes, and try again.';
   const [field] = Object.entries(errors ?? {});
   return field ? `${field[0]} ${field[1][0]}.` : `${title}.`;
@@ -96,19 +111,24 @@ export function loginBox(login) {
       const [user, setUser] = useState('');
       const [error, setError] = useState('');
       const [isBusy, setBusy] = useState(false);
+      const [challenge, setChallenge] = useState('');
       const [tenant, setTenant] = useState(
         new URLSearchParams(location.search).get('tenant') ?? '',
       );
       async function submit(event) {
         event.preventDefault();
-        const { email, password } = Object.fromEntries(new FormData(event.target));
+        const { email, password, code } = Object.fromEntries(new FormData(event.target));
         setBusy(true);
         try {
-          await login.logIn(tenant.trim(), email, password);
+          if (challenge) await login.verify(tenant.trim(), challenge, code.replace(/\s/g, ''));
+          else await login.logIn(tenant.trim(), email, password);
           setUser(email);
           setError('');
-        } catch ({ message }) {
-          setError(message);
+          setChallenge('');
+        } catch (error) {
+          setError(error.message);
+          // a wrong code may be sent again; any other refusal begins anew
+          if (error.challenge || error.code !== 'invalid_code') setChallenge(error.challenge ?? '');
         }
         setBusy(false);
       }
@@ -140,6 +160,12 @@ export function loginBox(login) {
         }),
         field('email', 'E-mail', { type: 'email', autoComplete: 'username' }),
         field('password', 'Password', { type: 'password', autoComplete: 'current-password' }),
+        challenge &&
+          field('code', 'Code of your app', {
+            inputMode: 'numeric',
+            autoComplete: 'one-time-code',
+            autoFocus: true,
+          }),
         h('button', { className: 'btn execute', disabled: isBusy }, 'Log in'),
         h('p', { role: 'alert' }, error),
         tenant &&
