@@ -14,7 +14,7 @@ export class SecondFactors extends Migration {
 
   override down(): void {
     this.addSql(refuseSessionOfPrograms);
-    this.addSql('drop trigger announce_methods on sessions');
+    this.addSql('drop trigger announce_proof on sessions');
     this.addSql('drop trigger audit_second_factor on roles');
     this.addSql('alter table roles drop column requires_second_factor');
     this.addSql('drop table login_challenges');
@@ -158,8 +158,9 @@ export class SecondFactors extends Migration {
 
     // The caches have what was proved, beside what announce_revocation compares.
     this.addSql(`
-      create trigger announce_methods after update of methods on sessions
-        for each row when (old.methods is distinct from new.methods)
+      create trigger announce_proof after update of methods, password_is_short on sessions
+        for each row when (
+          (old.methods, old.password_is_short) is distinct from (new.methods, new.password_is_short))
         execute function announce_change('sessions', 'id')`);
   }
 }

@@ -110,6 +110,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Change your password; your other sessions end
+         * @description At least 15 characters; the operator can ask for fewer, at least 8. None that many people use, and none that consists of names and words of the account, with digits and signs. Needs a proof of the present password of the last five minutes, and of your second factor if you have one: a login, or `POST /api/v1/auth/verify`.
+         *
+         *     Needs a token.
+         */
+        put: operations["putAuthPassword"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/sessions": {
         parameters: {
             query?: never;
@@ -3868,6 +3890,40 @@ export interface components {
         /**
          * @description `tenant_required`: The X-Tenant header must name an active tenant
          *     `tenant_inactive`: This tenant is not active
+         *     `verification_required`: The password must be proved again first
+         */
+        "Problem403-tenant_required-tenant_inactive-verification_required": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#tenant_required",
+                 *       "title": "The X-Tenant header must name an active tenant",
+                 *       "status": 403,
+                 *       "code": "tenant_required",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 403;
+                    /** @enum {unknown} */
+                    code?: "tenant_required" | "tenant_inactive" | "verification_required";
+                };
+            };
+        };
+        /**
+         * @description `tenant_required`: The X-Tenant header must name an active tenant
+         *     `tenant_inactive`: This tenant is not active
          *     `forbidden`: A permission is missing
          */
         "Problem403-tenant_required-tenant_inactive-forbidden": {
@@ -3926,40 +3982,6 @@ export interface components {
                     status?: 403;
                     /** @enum {unknown} */
                     code?: "tenant_inactive";
-                };
-            };
-        };
-        /**
-         * @description `tenant_required`: The X-Tenant header must name an active tenant
-         *     `tenant_inactive`: This tenant is not active
-         *     `verification_required`: The password must be proved again first
-         */
-        "Problem403-tenant_required-tenant_inactive-verification_required": {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                RateLimit: components["headers"]["RateLimit"];
-                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                "RateLimit-Reset": components["headers"]["RateLimitReset"];
-                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
-                [name: string]: unknown;
-            };
-            content: {
-                /**
-                 * @example {
-                 *       "type": "/docs/errors#tenant_required",
-                 *       "title": "The X-Tenant header must name an active tenant",
-                 *       "status": 403,
-                 *       "code": "tenant_required",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
-                 *     }
-                 */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 403;
-                    /** @enum {unknown} */
-                    code?: "tenant_required" | "tenant_inactive" | "verification_required";
                 };
             };
         };
@@ -4642,6 +4664,40 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired-invalid_credentials-second_factor_required-invalid_code"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            408: components["responses"]["Problem408"];
+            410: components["responses"]["Problem410-gone"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    putAuthPassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "newPassword": "four quiet words of mine"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The password to set. */
+                    newPassword: string;
+                };
+            };
+        };
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];

@@ -1,5 +1,6 @@
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
+import { changePassword } from './change-password.ts';
 import { factorRoutes } from './factors/factor-routes.ts';
 import { loginRoutes } from './factors/login-routes.ts';
 import { generateToken } from './generate-token.ts';
@@ -18,6 +19,7 @@ export function authRoutes(services: AuthServices): TenantRoute[] {
     me(),
     logout(services),
     verify(services),
+    changePassword(services),
     ...sessionRoutes(services),
     register(services),
     confirm(services),

@@ -33,6 +33,7 @@ const expected: Record<string, { read: Access; write: Access }> = {
   'auth/me': { read: 'user', write: 'user' },
   'auth/verify': { read: 'user', write: 'user' },
   'auth/logout': { read: 'user', write: 'user' },
+  'auth/password': { read: 'user', write: 'user' },
   'auth/factors': { read: 'user', write: 'user' },
   'auth/sessions': { read: 'user', write: 'user' },
 };

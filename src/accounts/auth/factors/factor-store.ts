@@ -45,6 +45,8 @@ export function listFactors(
 export interface LockedAccount {
   readonly guid: string;
   readonly email: string;
+  readonly firstName: string;
+  readonly lastName: string;
   /** SHA-256 of the stored hash of the password. */
   readonly password: Buffer;
   readonly mayLogIn: boolean;
@@ -53,7 +55,8 @@ export interface LockedAccount {
 }
 
 const lockAccount = `
-  select guid, email, sha256(convert_to(password_hash, 'UTF8')) as password,
+  select guid, email, first_name as "firstName", last_name as "lastName",
+         sha256(convert_to(password_hash, 'UTF8')) as password,
          confirmed_at is not null and disabled_at is null as "mayLogIn",
          (select count(*)::int from factors f where f.tenant_id = u.tenant_id and f.user_id = u.id
              and f.confirmed_at is not null) as factors,
@@ -61,8 +64,8 @@ const lockAccount = `
     from users u where id = $1 and tenant_id = $2 and kind = 'person' for no key update`;
 
 /**
- * Locks the account of a person. Each change of its factors does, and so does each login: a
- * login either finds the factor or was completed before.
+ * Locks the account of a person. Each change of its factors or its password does, and so does
+ * each login: a login either finds the factor or was completed before.
  * @throws {Problem} `wrong_state` for a program
  */
 export async function lockAccountOf(
