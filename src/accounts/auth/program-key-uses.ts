@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import { type ControlDatabase, queryControl } from '../../control/database.ts';
 import { describeError } from '../../lib/log/describe-error.ts';
 import { maxEntries } from '../../lib/runtime/lru-bounds.ts';
+import { RepeatedWrite } from '../../lib/runtime/repeated-write.ts';
 
 const writeIntervalMs = 2_000;
 const hourMs = 3_600_000;
@@ -29,12 +30,11 @@ export class ProgramKeyUses {
   /** The hour in which each key was last noted, in hours since 1970. */
   readonly #hours = new LRUCache<string, number>(maxEntries(maxKeys));
   readonly #unwritten = new Set<string>();
-  readonly #timer: NodeJS.Timeout;
-  #lastWrite: Promise<void> = Promise.resolve();
+  readonly #writes: RepeatedWrite;
 
   constructor(options: ProgramKeyUsesOptions) {
     this.#options = options;
-    this.#timer = setInterval(() => this.#begin(), writeIntervalMs).unref();
+    this.#writes = new RepeatedWrite(() => this.#write(), writeIntervalMs);
   }
 
   /** @param keyId the id of a key that a request has been accepted with */
@@ -46,15 +46,9 @@ export class ProgramKeyUses {
     this.#unwritten.add(keyId);
   }
 
-  /** Stores the remaining uses, and stops the timer. */
+  /** Stores the remaining uses, and ends. */
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.#begin();
-  }
-
-  #begin(): Promise<void> {
-    this.#lastWrite = this.#lastWrite.then(() => this.#write());
-    return this.#lastWrite;
+    await this.#writes.stop();
   }
 
   async #write(): Promise<void> {

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import type { ControlDatabase } from '../../control/database.ts';
 import { describeError } from '../../lib/log/describe-error.ts';
+import { RepeatedWrite } from '../../lib/runtime/repeated-write.ts';
 
 const writeIntervalMs = 2_000;
 
@@ -29,18 +30,11 @@ export function createUsageCounter(control: ControlDatabase, log: Logger) {
 
   const onError = (error: unknown) =>
     log.warn({ err: describeError(error) }, 'the uses of legacy tokens could not be stored');
-  let lastWrite: Promise<void> = Promise.resolve();
-
-  const timer = setInterval(() => {
-    if (counts.size > 0) lastWrite = lastWrite.then(write).catch(onError);
-  }, writeIntervalMs).unref();
+  const writes = new RepeatedWrite(() => write().catch(onError), writeIntervalMs);
 
   return {
     count: (hash: string): void => void counts.set(hash, (counts.get(hash) ?? 0) + 1),
-    /** Stores the remaining counts and stops the timer. */
-    stop: async (): Promise<void> => {
-      clearInterval(timer);
-      await lastWrite.then(write).catch(onError);
-    },
+    /** Stores the remaining counts, and ends. */
+    stop: (): Promise<void> => writes.stop(),
   };
 }
