@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { FailedLogins } from '../accounts/auth/failed-logins.ts';
 import { createPeopleLimits } from '../accounts/auth/limit-people.ts';
 import { createPasswords, type Passwords } from '../accounts/auth/passwords.ts';
 import { ProgramKeyUses } from '../accounts/auth/program-key-uses.ts';
@@ -153,6 +154,9 @@ async function startControl(
   const keyUses = new ProgramKeyUses({ control, log, now });
   closing.add(() => keyUses.stop());
 
+  const failedLogins = new FailedLogins({ control, log });
+  closing.add(() => failedLogins.stop());
+
   return {
     control,
     heads,
@@ -163,6 +167,7 @@ async function startControl(
     recorder,
     usage,
     keyUses,
+    failedLogins,
   };
 }
 

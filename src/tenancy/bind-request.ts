@@ -23,7 +23,7 @@ export function bindTenant(
   ctx.state.context = new RequestContext(
     services,
     tenant,
-    { traceId, ipAddress, bypassCache },
+    { traceId, ipAddress, userAgent: ctx.req.headers['user-agent'] ?? '', bypassCache },
     ctx.res,
     deadline,
   );

@@ -19,10 +19,12 @@ import type { Prepare, TenantDriver } from './connections/tenant-driver.ts';
 import { RepeatableChange } from './repeatable-change.ts';
 import { type ResponseCache, represent } from './response-cache/response-cache.ts';
 
-/** The origin of a request, for the audit log, and its demand on cached responses. */
+/** The origin of a request, for logs, and its demand on cached responses. */
 export interface Origin {
   readonly traceId: string;
   readonly ipAddress: string;
+  /** The header of the program that sent the request; '' without one. */
+  readonly userAgent: string;
   /** True when the request refuses a cached response (`Cache-Control: no-cache`). */
   readonly bypassCache: boolean;
 }

@@ -174,6 +174,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/Logins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The newest logins, of a user or of all
+         * @description A refresh of tokens, a key of a program and a token of one are no logins. A login that fails appears within two seconds. Of a user, the first 20 that fail in an hour have a record each; those beyond, and those to addresses that no user has, are the `Count` of one record an hour. Needs the scope `All`.
+         *
+         *     Needs a token with the permission `users.read`.
+         */
+        get: operations["getLogins"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/logins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Your newest logins
+         * @description A refresh of tokens, a key of a program and a token of one are no logins. A login that fails appears within two seconds. Of a user, the first 20 that fail in an hour have a record each; those beyond, and those to addresses that no user has, are the `Count` of one record an hour.
+         *
+         *     Needs a token.
+         */
+        get: operations["getAuthLogins"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/register": {
         parameters: {
             query?: never;
@@ -2048,6 +2092,33 @@ export interface components {
             refreshedAt: string;
             /** @description Whether it is the session of this request. */
             current: boolean;
+        };
+        /** Login */
+        Login: {
+            /** @description The number of the record. */
+            Id: number;
+            /**
+             * Format: date-time
+             * @description When the person logged in, or tried to. Of a record for several logins, the beginning of their hour.
+             */
+            CreatedAt: string;
+            /** @description The number of the user; null for addresses that no user has. */
+            UserId: number | null;
+            /** @description What was proved or tried, by RFC 8176, such as `pwd` or `pwd otp`; null for several logins. */
+            Method: string | null;
+            /**
+             * @description How it ended.
+             * @enum {string}
+             */
+            Outcome: "succeeded" | "failed";
+            /** @description Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not confirmed yet. `more_failures`: those of a user in an hour after the first 20. `unknown_address`: all of an hour whose address no user has. */
+            FailureReason: ("wrong_password" | "account_inactive" | "invalid_code" | "more_failures" | "unknown_address") | null;
+            /** @description The IPv4 address, or the IPv6 network of 64 bits; null for several logins. */
+            Network: string | null;
+            /** @description The program of the client, as it names itself: the first 60 characters of `User-Agent`; null if it names none, and for several logins. */
+            UserAgent: string | null;
+            /** @description The logins that the record stands for. */
+            Count: number;
         };
         /** NewTotp */
         NewTotp: {
@@ -4766,6 +4837,341 @@ export interface operations {
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getLogins: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description Return only entries of this user. */
+                userId?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
+                after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, UserId, Method, Outcome, FailureReason, Network, UserAgent, Count. Repeated, it means the same as with commas. */
+                sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "UserId" | "-UserId" | "Method" | "-Method" | "Outcome" | "-Outcome" | "FailureReason" | "-FailureReason" | "Network" | "-Network" | "UserAgent" | "-UserAgent" | "Count" | "-Count")[];
+                /** @description Return only records that have each word of this text in `Network` or `UserAgent`, in any letter case and order. */
+                q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
+                /** @description What the records have beside their fields: `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
+                include?: "user"[];
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                filter?: {
+                    Id?: number | number[];
+                    CreatedAt?: (string) | (string)[];
+                    UserId?: number | number[];
+                    Method?: string | string[];
+                    Outcome?: ("succeeded" | "failed") | ("succeeded" | "failed")[];
+                    FailureReason?: ("wrong_password" | "account_inactive" | "invalid_code" | "more_failures" | "unknown_address") | ("wrong_password" | "account_inactive" | "invalid_code" | "more_failures" | "unknown_address")[];
+                    Network?: string | string[];
+                    UserAgent?: string | string[];
+                    Count?: number | number[];
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** @description A time, or a date alone: that day in UTC. */
+                    gte?: string;
+                    /** @description A time, or a date alone: that day in UTC. */
+                    lte?: string;
+                    /** @description A time, or a date alone: that day in UTC. */
+                    gt?: string;
+                    /** @description A time, or a date alone: that day in UTC. */
+                    lt?: string;
+                };
+                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`, `filter[UserId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                "filter[UserId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                    null?: boolean;
+                    orNull?: boolean;
+                };
+                /** @description Return only records whose `Method` compares so: `filter[Method][gte]=…`, `filter[Method][lte]=…`, `filter[Method][gt]=…`, `filter[Method][lt]=…`, `filter[Method][prefix]=…`, `filter[Method][contains]=…`, `filter[Method][null]=…`, `filter[Method][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                "filter[Method]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                    orNull?: boolean;
+                };
+                /** @description Return only records whose `FailureReason` compares so: `filter[FailureReason][null]=…`, `filter[FailureReason][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                "filter[FailureReason]"?: {
+                    null?: boolean;
+                    orNull?: boolean;
+                };
+                /** @description Return only records whose `Network` compares so: `filter[Network][gte]=…`, `filter[Network][lte]=…`, `filter[Network][gt]=…`, `filter[Network][lt]=…`, `filter[Network][prefix]=…`, `filter[Network][contains]=…`, `filter[Network][null]=…`, `filter[Network][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                "filter[Network]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                    orNull?: boolean;
+                };
+                /** @description Return only records whose `UserAgent` compares so: `filter[UserAgent][gte]=…`, `filter[UserAgent][lte]=…`, `filter[UserAgent][gt]=…`, `filter[UserAgent][lt]=…`, `filter[UserAgent][prefix]=…`, `filter[UserAgent][contains]=…`, `filter[UserAgent][null]=…`, `filter[UserAgent][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                "filter[UserAgent]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                    orNull?: boolean;
+                };
+                /** @description Return only records whose `Count` compares so: `filter[Count][gte]=…`, `filter[Count][lte]=…`, `filter[Count][gt]=…`, `filter[Count][lt]=…`. */
+                "filter[Count]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+            };
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *         "UserId": null,
+                     *         "Method": null,
+                     *         "Outcome": "succeeded",
+                     *         "FailureReason": null,
+                     *         "Network": null,
+                     *         "UserAgent": null,
+                     *         "Count": 1
+                     *       }
+                     *     ]
+                     */
+                    "application/json": {
+                        /** @description The number of the record. */
+                        Id: number;
+                        /**
+                         * Format: date-time
+                         * @description When the person logged in, or tried to. Of a record for several logins, the beginning of their hour.
+                         */
+                        CreatedAt: string;
+                        /** @description The number of the user; null for addresses that no user has. */
+                        UserId: number | null;
+                        /** @description What was proved or tried, by RFC 8176, such as `pwd` or `pwd otp`; null for several logins. */
+                        Method: string | null;
+                        /**
+                         * @description How it ended.
+                         * @enum {string}
+                         */
+                        Outcome: "succeeded" | "failed";
+                        /** @description Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not confirmed yet. `more_failures`: those of a user in an hour after the first 20. `unknown_address`: all of an hour whose address no user has. */
+                        FailureReason: ("wrong_password" | "account_inactive" | "invalid_code" | "more_failures" | "unknown_address") | null;
+                        /** @description The IPv4 address, or the IPv6 network of 64 bits; null for several logins. */
+                        Network: string | null;
+                        /** @description The program of the client, as it names itself: the first 60 characters of `User-Agent`; null if it names none, and for several logins. */
+                        UserAgent: string | null;
+                        /** @description The logins that the record stands for. */
+                        Count: number;
+                        /** @description The name of the user, with `include=user`. */
+                        UserName?: string | null;
+                    }[];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getAuthLogins: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
+                after?: string;
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                offset?: number;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, UserId, Method, Outcome, FailureReason, Network, UserAgent, Count. Repeated, it means the same as with commas. */
+                sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "UserId" | "-UserId" | "Method" | "-Method" | "Outcome" | "-Outcome" | "FailureReason" | "-FailureReason" | "Network" | "-Network" | "UserAgent" | "-UserAgent" | "Count" | "-Count")[];
+                /** @description Return only records that have each word of this text in `Network` or `UserAgent`, in any letter case and order. */
+                q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
+                filter?: {
+                    Id?: number | number[];
+                    CreatedAt?: (string) | (string)[];
+                    UserId?: number | number[];
+                    Method?: string | string[];
+                    Outcome?: ("succeeded" | "failed") | ("succeeded" | "failed")[];
+                    FailureReason?: ("wrong_password" | "account_inactive" | "invalid_code" | "more_failures" | "unknown_address") | ("wrong_password" | "account_inactive" | "invalid_code" | "more_failures" | "unknown_address")[];
+                    Network?: string | string[];
+                    UserAgent?: string | string[];
+                    Count?: number | number[];
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** @description A time, or a date alone: that day in UTC. */
+                    gte?: string;
+                    /** @description A time, or a date alone: that day in UTC. */
+                    lte?: string;
+                    /** @description A time, or a date alone: that day in UTC. */
+                    gt?: string;
+                    /** @description A time, or a date alone: that day in UTC. */
+                    lt?: string;
+                };
+                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`, `filter[UserId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                "filter[UserId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                    null?: boolean;
+                    orNull?: boolean;
+                };
+                /** @description Return only records whose `Method` compares so: `filter[Method][gte]=…`, `filter[Method][lte]=…`, `filter[Method][gt]=…`, `filter[Method][lt]=…`, `filter[Method][prefix]=…`, `filter[Method][contains]=…`, `filter[Method][null]=…`, `filter[Method][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                "filter[Method]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                    orNull?: boolean;
+                };
+                /** @description Return only records whose `FailureReason` compares so: `filter[FailureReason][null]=…`, `filter[FailureReason][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                "filter[FailureReason]"?: {
+                    null?: boolean;
+                    orNull?: boolean;
+                };
+                /** @description Return only records whose `Network` compares so: `filter[Network][gte]=…`, `filter[Network][lte]=…`, `filter[Network][gt]=…`, `filter[Network][lt]=…`, `filter[Network][prefix]=…`, `filter[Network][contains]=…`, `filter[Network][null]=…`, `filter[Network][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                "filter[Network]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                    orNull?: boolean;
+                };
+                /** @description Return only records whose `UserAgent` compares so: `filter[UserAgent][gte]=…`, `filter[UserAgent][lte]=…`, `filter[UserAgent][gt]=…`, `filter[UserAgent][lt]=…`, `filter[UserAgent][prefix]=…`, `filter[UserAgent][contains]=…`, `filter[UserAgent][null]=…`, `filter[UserAgent][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
+                "filter[UserAgent]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                    orNull?: boolean;
+                };
+                /** @description Return only records whose `Count` compares so: `filter[Count][gte]=…`, `filter[Count][lte]=…`, `filter[Count][gt]=…`, `filter[Count][lt]=…`. */
+                "filter[Count]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+            };
+            header?: {
+                /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
+                Prefer?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    Link: components["headers"]["Link"];
+                    "Content-Range": components["headers"]["ContentRange"];
+                    "Preference-Applied": components["headers"]["PreferenceApplied"];
+                    "Content-Disposition": components["headers"]["ContentDisposition"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *         "UserId": null,
+                     *         "Method": null,
+                     *         "Outcome": "succeeded",
+                     *         "FailureReason": null,
+                     *         "Network": null,
+                     *         "UserAgent": null,
+                     *         "Count": 1
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["Login"][];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];

@@ -5,6 +5,7 @@ import { factorRoutes } from './factors/factor-routes.ts';
 import { loginRoutes } from './factors/login-routes.ts';
 import { generateToken } from './generate-token.ts';
 import { login, refresh } from './login.ts';
+import { loginListRoutes } from './login-list.ts';
 import { me } from './me.ts';
 import { logout, sessionRoutes } from './own-sessions.ts';
 import { confirm, register } from './register.ts';
@@ -21,6 +22,7 @@ export function authRoutes(services: AuthServices): TenantRoute[] {
     verify(services),
     changePassword(services),
     ...sessionRoutes(services),
+    ...loginListRoutes(services),
     register(services),
     confirm(services),
     resetPassword(services),

@@ -7,6 +7,7 @@ import type { MailDispatcher } from '../mails/mail-dispatcher.ts';
 import type { LeasedMail } from '../mails/mail-queue.ts';
 import type { LeasedNotice } from '../mails/notice-queue.ts';
 import type { TokenSettings } from './access-token.ts';
+import type { FailedLogins } from './failed-logins.ts';
 import type { PeopleLimits } from './limit-people.ts';
 import type { Passwords } from './passwords.ts';
 import type { ProgramKeyUses } from './program-key-uses.ts';
@@ -24,6 +25,7 @@ export interface AuthServices {
   tokens: TokenSettings;
   usage: UsageCounter;
   keyUses: Pick<ProgramKeyUses, 'note'>;
+  failedLogins: Pick<FailedLogins, 'note'>;
   mails: Pick<MailDispatcher<LeasedMail>, 'wake'>;
   notices: Pick<MailDispatcher<LeasedNotice>, 'wake'>;
   /** Maximum mails to one account. */

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { queryControl } from '../../control/database.ts';
-import { clientNetwork } from '../../lib/http/request/client-address.ts';
 import { email } from '../../lib/http/request/email.ts';
 import { bodyLimits } from '../../lib/http/route.ts';
 import { problem } from '../../lib/problems.ts';
@@ -8,8 +7,10 @@ import { lacksSecondFactor } from '../../tenancy/caller.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
 import { factorMethods } from './factors/check-code.ts';
+import type { FailedAccount } from './failed-logins.ts';
 import { hashRequester } from './hash-queue.ts';
 import { issueTokens, loadTokenHolder, loginResponse } from './issue-tokens.ts';
+import { loginClient } from './login-client.ts';
 import { isShortPassword } from './new-password.ts';
 import { passwordLength } from './passwords.ts';
 import { decodeRefreshToken } from './refresh-token.ts';
@@ -48,7 +49,7 @@ const maxAttempts = 3; // a login starts again if the stored hash has changed si
  * wrong password, unconfirmed or disabled user.
  */
 export function login(services: AuthServices): TenantRoute {
-  const { control, passwords, passwordMinLength } = services;
+  const { control, passwords, passwordMinLength, failedLogins } = services;
 
   return defineRoute({
     method: 'POST',
@@ -68,7 +69,8 @@ export function login(services: AuthServices): TenantRoute {
     handler: async ({ body: { email, password } }, context) => {
       const { tenant } = context;
       const requester = hashRequester(context);
-      const network = clientNetwork(context.origin.ipAddress);
+      const client = loginClient(context.origin);
+      let failed: FailedAccount = { userId: undefined, reason: 'wrong_password' };
 
       for (let attempt = 1; attempt <= maxAttempts; attempt++) {
         const [found] = await queryControl<{ id: string; hash: string; mayLogIn: boolean }>(
@@ -78,6 +80,9 @@ export function login(services: AuthServices): TenantRoute {
           [tenant.id, email],
         );
         const matches = await passwords.verify(found?.hash, password, requester);
+        const userId = found && Number(found.id);
+        const isWrong = found?.mayLogIn && !matches;
+        failed = { userId, reason: isWrong ? 'wrong_password' : 'account_inactive' };
         if (!found?.mayLogIn || !matches) break;
 
         const holder = await loadTokenHolder(services, context, Number(found.id));
@@ -87,7 +92,7 @@ export function login(services: AuthServices): TenantRoute {
           ? await passwords.hash(password, requester)
           : undefined;
 
-        const opening = await openSession(control, holder.user, network, {
+        const opening = await openSession(control, holder.user, client, {
           hash: found.hash,
           renewedHash,
           isShort: isShortPassword(password, passwordMinLength),
@@ -100,6 +105,7 @@ export function login(services: AuthServices): TenantRoute {
         if (opening.outcome === 'refused') break;
       }
 
+      failedLogins.note({ tenantId: tenant.id, ...failed, methods: passwordOnly, client });
       throw problem('invalid_credentials');
     },
   });

@@ -10,6 +10,7 @@ import type { UserRecord } from '../../control/records.ts';
 import { refreshRepeatSeconds, sessionLifetime } from '../../control/token-lifetime.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
 import { createChallenge } from './factors/challenges.ts';
+import type { LoginClient } from './login-client.ts';
 import { isKnownNetwork, rememberNetwork } from './login-networks.ts';
 import type { RefreshToken } from './refresh-token.ts';
 
@@ -39,8 +40,11 @@ const insertSession = `
          update sessions set revoked_at = now(), revoked_reason = 'too_many'
           where revoked_at is null and id in (
             select id from sessions where user_id = $2 and revoked_at is null and ${unexpired}
-             order by created_at desc, id offset ${sessionsPerUser - 1}))
-  insert into sessions (tenant_id, user_id, methods, password_is_short) values ($1, $2, $3, $4)
+             order by created_at desc, id offset ${sessionsPerUser - 1})),
+       noted as (
+         insert into logins (tenant_id, user_id, method, outcome, network, user_agent)
+         values ($1, $2, array_to_string($3::text[], ' '), 'succeeded', $4, $5))
+  insert into sessions (tenant_id, user_id, methods, password_is_short) values ($1, $2, $3, $6)
   returning id`;
 
 /** The password that a login has proved. */
@@ -65,7 +69,7 @@ interface ProvedPassword {
 export async function openSession(
   control: ControlDatabase,
   { id, tenantId }: Pick<UserRecord, 'id' | 'tenantId'>,
-  network: string,
+  client: LoginClient,
   { hash, renewedHash, isShort }: ProvedPassword,
 ): Promise<OpenResult> {
   return transactControl(control, async (query): Promise<OpenResult> => {
@@ -81,12 +85,12 @@ export async function openSession(
       };
     }
     if (user.mustHaveFactor) {
-      const isKnown = await isKnownNetwork(query, id, network);
+      const isKnown = await isKnownNetwork(query, id, client.network);
       const setupToken = isKnown ? await createChallenge(query, id, 'setup', isShort) : undefined;
       return { outcome: 'setup', setupToken };
     }
 
-    const token = await insertSessionOf(query, { id, tenantId }, network, {
+    const token = await insertSessionOf(query, { id, tenantId }, client, {
       methods: passwordOnly,
       passwordIsShort: isShort,
     });
@@ -113,17 +117,17 @@ interface ProvedLogin {
 export const passwordOnly: readonly string[] = ['pwd'];
 
 /**
- * Inserts a session. Keeps the newest 20 sessions of the user: older ones are revoked, and
- * expired ones are deleted. Remembers the client's network.
+ * Inserts a session, and the row of its login. Keeps the newest 20 sessions of the user: older
+ * ones are revoked, and expired ones are deleted. Remembers the client's network.
  * @param query of a transaction that has locked the user, and that commits afterwards
  */
 export async function insertSessionOf(
   query: QueryControl,
   { id, tenantId }: Pick<UserRecord, 'id' | 'tenantId'>,
-  network: string,
+  { network, userAgent }: LoginClient,
   { methods, passwordIsShort }: ProvedLogin,
 ): Promise<RefreshToken> {
-  const values = [tenantId, id, methods, passwordIsShort];
+  const values = [tenantId, id, methods, network, userAgent, passwordIsShort];
   const [session] = await query<{ id: string }>('insert_session', insertSession, values);
   if (!session) throw new Error('PostgreSQL returned no session');
 

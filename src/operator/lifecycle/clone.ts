@@ -52,9 +52,9 @@ export interface CloneRequest {
 /**
  * Creates a tenant with the data, roles and users that another tenant has at one moment. The
  * source is served meanwhile. The clone has its own database, login role and signing key;
- * sessions, API clients and their tokens, and the keys of programs are not copied. It is
- * isolated: no mail gets from it to the users of the source. It can be run again after it was
- * killed at any point.
+ * sessions, the list of logins, API clients and their tokens, and the keys of programs are not
+ * copied. It is isolated: no mail gets from it to the users of the source. It can be run again
+ * after it was killed at any point.
  * Every user of it is disabled but those who are named: who leaves the source, or loses rights
  * there, is not thought of in a clone.
  * @param data earlier data of the source, in place of its present one

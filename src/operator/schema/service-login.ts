@@ -42,6 +42,7 @@ const privileges: Record<string, string> = {
   recovery_codes: 'select, insert, delete, update (used_at)',
   wrong_codes: readAndWrite,
   login_challenges: 'select, insert, delete, update (tries)',
+  logins: 'select, insert, update (count, failures)',
   audit_log: 'select', // written by triggers with the rights of the operator
   idempotency_keys: readAndWrite,
   sessions: readAndWrite,

@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import { type QueryControl, setActor, transactControl } from '../../../control/database.ts';
-import { clientNetwork } from '../../../lib/http/request/client-address.ts';
 import { bodyLimits } from '../../../lib/http/route.ts';
-import { problem } from '../../../lib/problems.ts';
+import { hasCode, problem } from '../../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import type { RequestContext } from '../../../tenancy/request-context.ts';
 import type { AuthServices } from '../auth-services.ts';
 import { issueTokens, loadTokenHolder, loginResponse } from '../issue-tokens.ts';
+import { loginClient } from '../login-client.ts';
 import type { RefreshToken } from '../refresh-token.ts';
 import { insertSessionOf } from '../sessions.ts';
 import { type Challenge, findChallenge, takeChallenge } from './challenges.ts';
@@ -58,11 +58,14 @@ function verifyLogin(services: AuthServices): TenantRoute {
         purpose: 'verify',
         isTried: true,
       });
-      const takeCode = await checkCode(services, owner, body);
-      if (!takeCode) throw problem('invalid_code');
 
-      return completeLogin(services, context, challenge, owner, async query => {
-        if (!(await takeCode(query))) throw problem('invalid_code');
+      return notingWrongCode(services, context, owner, async () => {
+        const takeCode = await checkCode(services, owner, body);
+        if (!takeCode) throw problem('invalid_code');
+
+        return completeLogin(services, context, challenge, owner, async query => {
+          if (!(await takeCode(query))) throw problem('invalid_code');
+        });
       });
     },
   });
@@ -118,16 +121,13 @@ function confirmSetUp(services: AuthServices): TenantRoute {
       });
 
       let recoveryCodes: string[] = [];
-      const tokens = await completeLogin(
-        services,
-        context,
-        challenge,
-        owner,
-        async (query, account) => {
-          if (account.factors > 0) throw problem('invalid_challenge');
-          const factor = { id: null, code: body.code };
-          recoveryCodes = await confirmTotp(query, services, owner, account, factor);
-        },
+      const confirmFactor = async (query: QueryControl, account: LockedAccount): Promise<void> => {
+        if (account.factors > 0) throw problem('invalid_challenge');
+        const factor = { id: null, code: body.code };
+        recoveryCodes = await confirmTotp(query, services, owner, account, factor);
+      };
+      const tokens = await notingWrongCode(services, context, owner, () =>
+        completeLogin(services, context, challenge, owner, confirmFactor),
       );
       return { ...tokens, recoveryCodes };
     },
@@ -186,7 +186,7 @@ async function completeLogin(
   const holder = await loadTokenHolder(services, context, owner.userId);
   if (!holder) throw problem('invalid_challenge');
 
-  const network = clientNetwork(origin.ipAddress);
+  const client = loginClient(origin);
   const token = await transactControl(services.control, async (query): Promise<RefreshToken> => {
     const account = await requireOpenAccount(query, owner, challenge);
     await setPerson(query, owner, context, account);
@@ -196,10 +196,33 @@ async function completeLogin(
     const { passwordIsShort } = challenge;
     const proved = { methods: passwordAndCode, passwordIsShort };
 
-    return insertSessionOf(query, holder.user, network, proved);
+    return insertSessionOf(query, holder.user, client, proved);
   });
 
   return issueTokens(services, tenant, holder, token, passwordAndCode);
+}
+
+/** Completes a login, and notes one whose code is wrong as a failed login. */
+async function notingWrongCode<Result>(
+  { failedLogins }: Pick<AuthServices, 'failedLogins'>,
+  { origin }: RequestContext,
+  { tenantId, userId }: CodeOwner,
+  complete: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await complete();
+  } catch (error) {
+    if (hasCode(error, 'invalid_code')) {
+      failedLogins.note({
+        tenantId,
+        userId,
+        methods: passwordAndCode,
+        reason: 'invalid_code',
+        client: loginClient(origin),
+      });
+    }
+    throw error;
+  }
 }
 
 /** Names the person who logs in for the audit log. */
