@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import type { ApiResponse, Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { lockWaiters } from '../../support/lock-waiters.ts';
+import { runCommand } from '../../support/run-command.ts';
 import {
   controlSql,
   type TestTenant,
@@ -9,6 +10,7 @@ import {
   useTwoProcesses,
   useWorld,
 } from '../../support/world.ts';
+import { insertWithoutTriggers } from '../people/people-world.ts';
 import { storeKey, storeProgram } from '../programs/stored-programs.ts';
 import { factorWorld } from './factors/factor-world.ts';
 import { addSampleUser, type SampleUser } from './sample-users.ts';
@@ -289,5 +291,36 @@ describe('the list of logins', () => {
     expect(plain.body).to.deep.equal(
       first.body.map(({ UserName: _, ...login }: { UserName: string }) => login),
     );
+  });
+
+  it('logins are kept for a year, or as long as an operator says, and older ones go with the next', async () => {
+    const person = await addPerson();
+    /** Entries of both tenants, which come before all others. */
+    const addOld = (age: string, firstId: number) =>
+      insertWithoutTriggers(
+        world,
+        'logins',
+        `insert into logins (id, tenant_id, outcome, user_agent, created_at) overriding system value
+         select ${firstId} + row_number() over (), id, 'succeeded', 'old', now() - interval '${age}'
+           from tenants cross join generate_series(1, 3)`,
+      );
+    const left = async () =>
+      (await controlSql(world, `select from logins where user_agent = 'old'`)).length;
+    const run = (...args: string[]) =>
+      runCommand('scripts/tenant.ts', ['retention', ...args, '--json'], world.environment);
+    await addOld('13 months', -2_000);
+    await addOld('11 months', -1_000);
+
+    await tryLogin(person);
+    expect(await left(), 'a year by default').to.equal(6);
+
+    const refused = await run('acme', '--logins', '90d');
+    expect(refused.code).to.equal(2);
+    expect(refused.stderr).to.include('--default');
+    const set = await run('--default', '--logins', '90d');
+    expect(JSON.parse(set.stdout)).to.include({ people: '10y', logins: '90d' });
+
+    await tryLogin(person);
+    expect(await left(), '90 days').to.equal(0);
   });
 });

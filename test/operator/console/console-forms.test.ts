@@ -131,6 +131,7 @@ describe('console: forms, plans and runs', () => {
       'activity',
       'audit',
       'people',
+      'logins',
       'withoutMac',
     ];
     const isWritten = (name: string, field: string): boolean =>

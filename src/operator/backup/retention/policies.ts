@@ -15,9 +15,12 @@ interface RetentionPolicy {
 interface DefaultRetention extends RetentionPolicy {
   /** The time for which the control database keeps the audit log of users and roles. */
   readonly people: string;
+  /** The time for which the control database keeps logins. */
+  readonly logins: string;
 }
 
 const defaultOfPeople = '10y';
+const defaultOfLogins = '1y';
 
 /** The retention of a tenant. Times are in ISO 8601. */
 export interface TenantRetention {
@@ -37,14 +40,15 @@ const removedBefore = (kind: string): string =>
 
 /** Returns the default of all tenants. */
 export async function readDefault({ statements }: ControlStatements): Promise<DefaultRetention> {
-  const { rows } = await statements.query<RetentionPolicy & { people: string | null }>(
-    'select activity, audit, people from retention_policies where tenant_id is null',
-  );
+  const { rows } = await statements.query<
+    RetentionPolicy & { people: string | null; logins: string | null }
+  >('select activity, audit, people, logins from retention_policies where tenant_id is null');
   const [policy] = rows;
   return {
     activity: policy?.activity ?? null,
     audit: policy?.audit ?? null,
     people: policy?.people ?? defaultOfPeople,
+    logins: policy?.logins ?? defaultOfLogins,
   };
 }
 
@@ -79,7 +83,7 @@ export async function readRetention(
  * Sets how long a tenant keeps its rows. Nothing is removed before the next `retention apply`.
  * @param slug null: the default of all tenants
  * @param change ages as `parseAge` returns them, or `default`; undefined leaves one as it is.
- *   Only the default has `people`
+ *   Only the default has `people` and `logins`
  */
 export async function setRetention(
   { statements }: ControlStatements,
@@ -88,6 +92,7 @@ export async function setRetention(
     activity?: string | undefined;
     audit?: string | undefined;
     people?: string | undefined;
+    logins?: string | undefined;
   },
 ): Promise<void> {
   if (slug === null && Object.values(change).includes('default')) {
@@ -100,15 +105,16 @@ export async function setRetention(
       : (await statements.query<{ id: string }>(tenantId, [slug])).rows;
   if (!tenant) throw noSuchTenant(slug ?? '');
 
-  const ages = [change.activity, change.audit, change.people];
+  const ages = [change.activity, change.audit, change.people, change.logins];
   const values = ages.map(age => (age === undefined || age === 'default' ? null : age));
   const isSet = ages.map(age => (age === undefined ? 0 : 1));
   await statements.query(
-    `insert into retention_policies as p (tenant_id, activity, audit, people) values ($1, $2, $3, $4)
+    `insert into retention_policies as p (tenant_id, activity, audit, people, logins) values ($1, $2, $3, $4, $5)
        on conflict (tenant_id) do update
-       set activity = case when $5::int = 1 then excluded.activity else p.activity end,
-           audit = case when $6::int = 1 then excluded.audit else p.audit end,
-           people = case when $7::int = 1 then excluded.people else p.people end,
+       set activity = case when $6::int = 1 then excluded.activity else p.activity end,
+           audit = case when $7::int = 1 then excluded.audit else p.audit end,
+           people = case when $8::int = 1 then excluded.people else p.people end,
+           logins = case when $9::int = 1 then excluded.logins else p.logins end,
            changed_at = now()`,
     [tenant.id, ...values, ...isSet],
   );

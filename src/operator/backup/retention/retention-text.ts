@@ -10,16 +10,18 @@ export function retentionRow({
   activity,
   audit,
   people,
+  logins,
   own,
   activitiesRemovedBefore,
   auditRemovedBefore,
 }: Pick<TenantRetention, 'slug' | 'activity' | 'audit'> &
-  Partial<TenantRetention> & { people?: string }): object {
+  Partial<TenantRetention> & { people?: string; logins?: string }): object {
   return {
     tenant: slug,
     activities: activity,
     'audit entries': audit,
     'of users and roles': people,
+    logins,
     set: own && (own.activity ?? own.audit) !== null ? 'own' : 'default',
     'activities removed before': activitiesRemovedBefore?.slice(0, 10),
     'audit entries removed before': auditRemovedBefore?.slice(0, 10),

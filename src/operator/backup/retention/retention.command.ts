@@ -151,6 +151,13 @@ const fields = {
       unless: ['slug'],
     },
   ),
+  logins: option('<age>', 'with --default: how long logins are kept', {
+    label: 'Logins',
+    kind: 'text',
+    parse: parseAgeField,
+    isChange: true,
+    unless: ['slug'],
+  }),
 };
 
 const retention = defineOperation({
@@ -162,18 +169,19 @@ const retention = defineOperation({
       'retention acme --activity 2y --audit 7y # set one',
       'retention --default --activity 5y # set the default of all tenants',
       'retention --default --people 7y # keep the audit entries of users and roles for 7 years instead of 10',
+      'retention --default --logins 90d # keep logins for 90 days instead of a year',
     ],
     more: `Without a retention, activities and audit entries are kept for ever. Ages are days, months or years (90d, 18m, 2y), at
 least 30 days, or forever; "default" gives a tenant the default again. Setting one removes nothing: retention apply does.
-The audit entries of users and roles are in the control database, which keeps them for 10 years, or as --people says. Each new
-one removes some that are older; no archive has to have them.`,
+The audit entries of users and roles are in the control database, which keeps them for 10 years, or as --people says. So are
+logins, for a year, or as --logins says. Each new one removes some that are older; no archive has to have them.`,
   },
   fields,
   effect: 'reads',
   async plan(values, { installation }) {
     const { readDefault, readRetention } = await import('./policies.ts');
     requireOneScope(values);
-    const { slug, default: isDefault, activity, audit, people } = values;
+    const { slug, default: isDefault, activity, audit, people, logins } = values;
     const [found] = isDefault
       ? [await readDefault(installation)]
       : await readRetention(installation, slug);
@@ -185,6 +193,7 @@ one removes some that are older; no archive has to have them.`,
       tenant: slug ?? '(default)',
       ...kept,
       ...(people !== undefined && { people }),
+      ...(logins !== undefined && { logins }),
     };
 
     return {
@@ -195,10 +204,10 @@ one removes some that are older; no archive has to have them.`,
   async run(values, { installation, output }) {
     const { readDefault, readRetention, setRetention } = await import('./policies.ts');
     requireOneScope(values);
-    const { slug, default: isDefault, activity, audit, people } = values;
+    const { slug, default: isDefault, activity, audit, people, logins } = values;
 
     if (isChange(values)) {
-      await setRetention(installation, slug ?? null, { activity, audit, people });
+      await setRetention(installation, slug ?? null, { activity, audit, people, logins });
     }
 
     const defaults = await readDefault(installation);
@@ -206,6 +215,7 @@ one removes some that are older; no archive has to have them.`,
       activity: defaults.activity ?? 'forever',
       audit: defaults.audit ?? 'forever',
       people: defaults.people,
+      logins: defaults.logins,
     };
     if (isDefault) {
       return output.result(document, () => tableText([{ tenant: '(default)', ...document }], ''));
@@ -239,8 +249,8 @@ const log = defineOperation({
 
 export const operations = [retention, applyRetentionOperation, log];
 
-function isChange({ activity, audit, people }: Values<typeof fields>): boolean {
-  return activity !== undefined || audit !== undefined || people !== undefined;
+function isChange({ activity, audit, people, logins }: Values<typeof fields>): boolean {
+  return [activity, audit, people, logins].some(age => age !== undefined);
 }
 
 /**
@@ -248,12 +258,16 @@ function isChange({ activity, audit, people }: Values<typeof fields>): boolean {
  *   default
  */
 function requireOneScope(values: Values<typeof fields>): void {
-  const { slug, default: isDefault, people } = values;
+  const { slug, default: isDefault, people, logins } = values;
   if (slug !== undefined && isDefault) {
     throw new OperatorError('Name a tenant, or give --default: not both', { usage: true });
   }
-  if (people !== undefined && !isDefault) {
-    throw new OperatorError('--people is for all tenants: give --default with it', { usage: true });
+  for (const [name, age] of Object.entries({ people, logins })) {
+    if (age !== undefined && !isDefault) {
+      throw new OperatorError(`--${name} is for all tenants: give --default with it`, {
+        usage: true,
+      });
+    }
   }
   if (isChange(values) && slug === undefined && !isDefault) {
     throw new OperatorError('Name a tenant, or give --default for all of them', { usage: true });
