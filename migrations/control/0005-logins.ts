@@ -101,18 +101,23 @@ export class Logins extends Migration {
   }
 
   // Removes old rows with each statement that adds some, more than it adds: the oldest have the
-  // lowest ids. So the table stays bounded without a task of its own.
+  // lowest ids. So the table stays bounded without a task of its own. A session plans this once,
+  // also while the table is almost empty: with sequential scans, or with a join by id, each login
+  // would then read the whole table until the next `analyze`.
   #addRemoval(): void {
     this.addSql(`
       create function remove_old_logins() returns trigger language plpgsql security definer
-        set search_path = pg_catalog, public, pg_temp as $$
+        set search_path = pg_catalog, public, pg_temp
+        set enable_seqscan = off as $$
+      declare
+        kept_from constant timestamptz := logins_kept_from();
+        examined constant bigint := 10 + 2 * (select count(*) from added);
       begin
-        delete from logins where id in (
-          select id from logins
-           where id = any (array(
-             select id from logins order by id limit 10 + 2 * (select count(*) from added)))
-             and created_at < logins_kept_from()
-             for update skip locked);
+        delete from logins where ctid = any (array(
+          select ctid from logins
+           where id = any (array(select id from logins order by id limit examined))
+             and created_at < kept_from
+             for update skip locked));
 
         return null;
       end $$`);
