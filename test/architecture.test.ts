@@ -37,6 +37,7 @@ const operatorFolders = [
  * command, what a request does too, so that both mean the same by it.
  */
 const operatorDoors: Readonly<Record<string, string>> = {
+  'accounts/auth/factors/factor-store.ts': 'a reset of an operator removes the same rows',
   'accounts/auth/new-password.ts': 'a password that a command sets obeys the same rules',
   'accounts/auth/passwords.ts': 'it is hashed in the same way',
   'accounts/auth/sessions.ts': 'a command ends the sessions that a request would end',

@@ -41,7 +41,8 @@ const damaged = (column: string): string =>
   `set_byte(${column}, octet_length(${column}) - 1, 255 - get_byte(${column}, octet_length(${column}) - 1))`;
 
 /** The commands for which a terminal asks whether it is meant. */
-const asked = /^bin\/backoffice (purge|restore swap|databases drop|key disable) /;
+const asked =
+  /^bin\/backoffice (purge|restore swap|databases drop|key disable|user factors reset) /;
 
 /** The commands that another test runs as they are printed. */
 const elsewhere: Partial<Record<Check, readonly string[]>> = {
@@ -160,6 +161,14 @@ describe('drill: errors of doctor', () => {
         server.control(`insert into signing_keys (kid, tenant_id, secret, status)
                         select gen_random_uuid(), tenant_id, ${damaged('secret')}, 'retiring'
                           from signing_keys where status = 'active' limit 1`),
+    },
+    {
+      title: 'an authenticator app that cannot be decrypted',
+      check: 'secret_does_not_open',
+      make: () =>
+        server.control(`insert into factors (tenant_id, user_id, kind, name, secret, confirmed_at)
+                        select u.tenant_id, u.id, 'totp', 'Phone', ${damaged('secret')}, now()
+                          from users u join signing_keys k on k.tenant_id = u.tenant_id limit 1`),
     },
     {
       title: 'a tenant without an active key',

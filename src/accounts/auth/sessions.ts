@@ -31,7 +31,7 @@ const lockUser = `
   select password_hash = $2 as unchanged, confirmed_at is not null and disabled_at is null as "mayLogIn",
          exists (select from factors f
                   where f.tenant_id = u.tenant_id and f.user_id = u.id and f.confirmed_at is not null) as "hasFactor",
-         (select requires_second_factor from roles r where r.id = u.role_id) as "mustHaveFactor"
+         must_set_up_factor or (select requires_second_factor from roles r where r.id = u.role_id) as "mustHaveFactor"
     from users u where id = $1 for no key update`;
 const setHash = 'update users set password_hash = $2 where id = $1';
 const insertSession = `

@@ -20,6 +20,8 @@ export interface UserSummary {
   scope: string;
   entityId: number | null;
   state: 'disabled' | 'active' | 'unconfirmed';
+  /** `missing`: the person must have one, and has none yet. */
+  secondFactor: 'yes' | 'no' | 'missing';
   /** The state of the last mail, and its reason; null: there was none in the last weeks. */
   mail: string | null;
 }
@@ -29,6 +31,9 @@ const userColumns = `
   u.entity_id::float8 as "entityId",
   case when disabled_at is not null then 'disabled' when confirmed_at is not null then 'active' else 'unconfirmed' end
     as state,
+  case when exists (select from factors f
+                     where f.tenant_id = u.tenant_id and f.user_id = u.id and f.confirmed_at is not null) then 'yes'
+       when u.must_set_up_factor or r.requires_second_factor then 'missing' else 'no' end as "secondFactor",
   (select concat_ws(': ', m.state, m.reason)
      from (select state, reason, created_at from mail_deliveries where user_id = u.id
             union all

@@ -14,7 +14,7 @@ import { requireEmail } from './required-values.ts';
 import { findUser } from './users.ts';
 
 /** A user as a change leaves it. */
-export type ChangedUser = Omit<UserSummary, 'state' | 'mail'>;
+export type ChangedUser = Omit<UserSummary, 'state' | 'secondFactor' | 'mail'>;
 
 /**
  * Gives a user another role of the tenant. All processes apply it within a second.

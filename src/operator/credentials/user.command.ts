@@ -4,6 +4,7 @@ import { defineList } from '../command/define-list.ts';
 import { argument, option, optionalArgument, parseId } from '../command/operation-fields.ts';
 import { fieldsText } from '../command/text-table.ts';
 import type { UserSummary } from './read-users.ts';
+import { resetFactorsOperation } from './user-factors.command.ts';
 import { loginOperations, password, readClones } from './user-login.command.ts';
 import { removeUserOperation } from './user-remove.command.ts';
 
@@ -29,7 +30,13 @@ const findUserOperation = defineList({
     state,
     guid,
   }),
-  wide: ({ firstName, lastName, entityId, mail }) => ({ firstName, lastName, entityId, mail }),
+  wide: ({ secondFactor, firstName, lastName, entityId, mail }) => ({
+    secondFactor,
+    firstName,
+    lastName,
+    entityId,
+    mail,
+  }),
   nameOf: ({ tenant }) => tenant,
   empty: ({ email }) => `No tenant has a user ${email}.`,
 });
@@ -162,10 +169,20 @@ export const operations = [
   findUserOperation,
   role,
   ...loginOperations,
+  resetFactorsOperation,
   removeUserOperation,
 ];
 
 /** Puts first what an operator looks for: a narrow terminal omits the last columns. */
-function userRow({ guid, email, role, scope, state, mail, ...others }: UserSummary): object {
-  return { email, role, scope, state, mail, ...others, guid };
+function userRow({
+  guid,
+  email,
+  role,
+  scope,
+  state,
+  secondFactor,
+  mail,
+  ...others
+}: UserSummary): object {
+  return { email, role, scope, state, secondFactor, mail, ...others, guid };
 }

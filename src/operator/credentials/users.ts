@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
+import { lockAccountOf, resetFactors } from '../../accounts/auth/factors/factor-store.ts';
 import {
   accountWords,
   minPasswordLength,
@@ -160,6 +161,30 @@ export async function setDisabled(
   const change = ({ query }: PeopleTransaction) => setUserDisabled(query, user.id, disabled);
   await changePeopleOf(installation, { id: user.tenant.id, slug }, { change, isDryRun });
   return user;
+}
+
+/**
+ * Removes all second factors and recovery codes of a user.
+ * @returns the user, with the number of factors
+ * @throws {OperatorError} when there is no such user
+ */
+export async function resetFactorsOf(
+  installation: Installation,
+  slug: string,
+  address: string,
+  isDryRun = false,
+): Promise<{ guid: string; email: string; factors: number }> {
+  const { id: userId, guid, email, tenant } = await findUser(installation, slug, address);
+  const control = await installation.control();
+  const transact = (work: (query: QueryControl) => Promise<number>) =>
+    transactControl(control, work);
+
+  const factors = await changeOrUndo(transact, isDryRun, async query => {
+    const { factors: confirmed } = await lockAccountOf(query, { userId, tenantId: tenant.id });
+    await resetFactors(query, tenant.id, userId);
+    return confirmed;
+  });
+  return { guid, email, factors };
 }
 
 /**

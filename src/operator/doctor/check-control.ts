@@ -10,6 +10,7 @@ import { isLeftover } from '../databases/verbs/list-databases.ts';
 import { textOrderFault } from '../schema/text-order.ts';
 import { checkArchives, checkRetention } from './check-archives.ts';
 import { checkControlRestore } from './check-control-restore.ts';
+import { checkFactors } from './check-factors.ts';
 import { checkMails } from './check-mails.ts';
 import { checkWebhooks } from './check-webhooks.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
@@ -31,6 +32,7 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
     ...checkLimits(facts, controlServer),
     ...checkProxies(facts, controlServer),
     ...checkClocks(facts, controlServer),
+    ...checkFactors(facts.closedFactors),
     ...checkWebhooks(facts.lateWebhooks),
     ...checkMails(facts.mails, controlServer),
     ...facts.tenants.flatMap(tenant => checkTenantRow(installation, facts, tenant)),

@@ -16,6 +16,7 @@ import {
   readOverdueRetention,
 } from './check-archives.ts';
 import { type ControlRestoreFacts, readControlRestore } from './check-control-restore.ts';
+import { type ClosedFactor, readClosedFactors } from './check-factors.ts';
 import { type MailFacts, readMailFacts } from './check-mails.ts';
 import { type LateWebhooks, readLateWebhooks } from './check-webhooks.ts';
 
@@ -68,6 +69,7 @@ export interface ControlFacts {
   purgedTenants: ReadonlySet<string>;
   /** The signing keys that are not disabled, by the id of the tenant. */
   signingKeys: Map<number, Pick<SigningKey, 'kid' | 'secret' | 'status'>[]>;
+  closedFactors: ClosedFactor[];
   lateWebhooks: LateWebhooks[];
   mails: MailFacts;
   /** True while a drill restores archives into databases of its own. */
@@ -82,7 +84,7 @@ export interface ControlFacts {
 
 /** @param client connected to the control database */
 export async function readControlFacts(
-  { control, statements }: Installation,
+  { control, statements, secrets }: Installation,
   client: pg.Client,
 ): Promise<ControlFacts> {
   const em = (await control()).em.fork();
@@ -123,6 +125,7 @@ export async function readControlFacts(
     purgedTenants: new Set(purged.map(({ guid }) => guid)),
     isDrilling: locks.has(`${lockSpaces.backup}:${backupLocks.drill.key}`),
     signingKeys: await readSigningKeys(client),
+    closedFactors: await readClosedFactors(client, secrets),
     lateWebhooks: await readLateWebhooks(client),
     mails: await readMailFacts(client),
     textOrder: await readTextOrder(statements),

@@ -85,6 +85,7 @@ export const errors = {
     'bin/backoffice server add SERVER',
     'bin/backoffice doctor --fix FINDING',
     'bin/backoffice key disable TENANT KEY',
+    'bin/backoffice user factors reset TENANT EMAIL --reason "key cannot be decrypted"',
   ],
   replicated_database: ['bin/backoffice doctor --fix FINDING'],
   rows_from_future: ['bin/backoffice doctor --fix FINDING'],

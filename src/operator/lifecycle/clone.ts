@@ -1,7 +1,10 @@
+import { randomUUID } from 'node:crypto';
+import type { EntityManager } from '@mikro-orm/postgresql';
 import type pg from 'pg';
 import type { Passwords } from '../../accounts/auth/passwords.ts';
 import type { Tenant } from '../../control/control-entities.ts';
 import type { Installation } from '../../control/installation.ts';
+import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { tenantFeatures } from '../../control/tenant-features.ts';
 import { requireTenantHead, tenantHead } from '../../control/tenant-head.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
@@ -52,9 +55,10 @@ export interface CloneRequest {
 /**
  * Creates a tenant with the data, roles and users that another tenant has at one moment. The
  * source is served meanwhile. The clone has its own database, login role and signing key;
- * sessions, the list of logins, API clients and their tokens, and the keys of programs are not
- * copied. It is isolated: no mail gets from it to the users of the source. It can be run again
- * after it was killed at any point.
+ * sessions, the list of logins, API clients and their tokens, the keys of programs and recovery
+ * codes are not copied. Authenticator apps are: no password alone lets in who has a second
+ * factor in the source. It is isolated: no mail gets from it to the users of the source. It can
+ * be run again after it was killed at any point.
  * Every user of it is disabled but those who are named: who leaves the source, or loses rights
  * there, is not thought of in a clone.
  * @param data earlier data of the source, in place of its present one
@@ -253,7 +257,7 @@ interface CopiedUser {
  * @param open the addresses of the users who are not disabled
  */
 async function copyUsers(
-  { control }: Installation,
+  { control, secrets }: Installation,
   source: Tenant,
   clone: Tenant,
   open: readonly string[],
@@ -263,16 +267,16 @@ async function copyUsers(
   return em.fork().transactional(async em => {
     await removeEarlierPeople(em, clone);
 
-    return em.execute<CopiedUser[]>(
+    const users = await em.execute<CopiedUser[]>(
       `with copied_roles as (
-         insert into roles (tenant_id, name, permissions)
-         select ?, name, permissions from roles where tenant_id = ? order by id returning tenant_id, id, name
+         insert into roles (tenant_id, name, permissions, requires_second_factor)
+         select ?, name, permissions, requires_second_factor from roles where tenant_id = ? order by id returning tenant_id, id, name
        ), copied_users as (
          insert into users (tenant_id, role_id, guid, kind, email, password_hash, first_name, last_name, scope, entity_id,
-                            entity_since, networks, invited_at, confirmed_at, disabled_at, copied_from)
+                            entity_since, networks, invited_at, confirmed_at, disabled_at, must_set_up_factor, copied_from)
          select c.tenant_id, c.id, new_guid, kind, case kind when 'program' then 'program:' || new_guid else email end,
                 password_hash, first_name, last_name, scope, entity_id, entity_since, networks, invited_at, confirmed_at,
-                case when email = any (?::text[]) then disabled_at else coalesce(disabled_at, now()) end, u.id
+                case when email = any (?::text[]) then disabled_at else coalesce(disabled_at, now()) end, must_set_up_factor, u.id
            from (select *, gen_random_uuid() as new_guid from users where tenant_id = ? order by id) u
            join roles r on r.id = u.role_id join copied_roles c on c.name = r.name
           order by u.id returning id, guid, copied_from
@@ -280,7 +284,78 @@ async function copyUsers(
        select copied_from as "oldId", id, guid from copied_users`,
       [clone.id, source.id, `{${open.map(email => JSON.stringify(email)).join(',')}}`, source.id],
     );
+    await copyFactors(em, secrets, source, clone);
+
+    return users;
   });
+}
+
+const apps = `
+  select f.id, f.name, secret, last_step::text as "lastStep", f.confirmed_at::text as "confirmedAt", u.id as "userId"
+    from factors f join users u on u.copied_from = f.user_id
+   where f.tenant_id = ? and u.tenant_id = ? and f.secret is not null and f.confirmed_at is not null order by f.created_at`;
+const insertApp = `
+  insert into factors (id, tenant_id, user_id, kind, name, secret, last_step, confirmed_at)
+  values (?, ?, ?, 'totp', ?, ?, ?, ?)`;
+// An isolated tenant sends no mail: the operator resets the factors of these people.
+const markOthers = `
+  update users u set must_set_up_factor = true
+   where u.tenant_id = ?
+     and exists (select from factors f where f.tenant_id = ? and f.user_id = u.copied_from and f.confirmed_at is not null)
+     and not exists (select from factors f where f.tenant_id = u.tenant_id and f.user_id = u.id)`;
+// A role may require a factor of a person who has none, and sets one up from a known network.
+const copyNetworks = `
+  insert into login_networks (user_id, network, last_login_at)
+  select u.id, n.network, n.last_login_at from users u join login_networks n on n.user_id = u.copied_from
+   where u.tenant_id = ? and not u.must_set_up_factor`;
+
+/**
+ * Copies the authenticator apps of people, sealed for the clone. A person with other factors
+ * only, or with an app whose key does not open, gets no session before the operator has reset
+ * the factors: passkeys and recovery codes are not copied.
+ */
+async function copyFactors(
+  em: EntityManager,
+  secrets: SecretBox,
+  source: Tenant,
+  clone: Tenant,
+): Promise<void> {
+  for (const app of await em.execute<CopiedApp[]>(apps, [source.id, clone.id])) {
+    const key = openKey(secrets, app.secret, owners.factor(source.guid, app.id));
+    if (!key) continue;
+
+    const id = randomUUID();
+    await em.execute(insertApp, [
+      id,
+      clone.id,
+      app.userId,
+      app.name,
+      secrets.seal(key, owners.factor(clone.guid, id)),
+      app.lastStep,
+      app.confirmedAt,
+    ]);
+  }
+  await em.execute(markOthers, [clone.id, source.id]);
+  await em.execute(copyNetworks, [clone.id]);
+}
+
+/** An authenticator app of the source, and the user of the clone who gets it. */
+interface CopiedApp {
+  id: string;
+  name: string;
+  secret: Buffer;
+  lastStep: string | null;
+  confirmedAt: string;
+  userId: string;
+}
+
+/** Opens the key of an app; returns undefined when its row was changed. */
+function openKey(secrets: SecretBox, sealed: Buffer, owner: string): Buffer | undefined {
+  try {
+    return secrets.open(sealed, owner);
+  } catch {
+    return undefined;
+  }
 }
 
 /**

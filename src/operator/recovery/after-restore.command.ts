@@ -32,28 +32,32 @@ export const afterRestoreOperation = defineOperation({
       tokens: number;
       clients: number;
       programKeys: number;
+      recoveryCodes: number;
     }>(
       `select (select count(*)::int from sessions where revoked_at is null) as sessions,
               (select count(*)::int from signing_keys where status <> 'disabled') as keys,
               (select count(*)::int from legacy_tokens where revoked_at is null) as tokens,
               (select count(*)::int from api_clients where revoked_at is null) as clients,
-              (select count(*)::int from program_keys where revoked_at is null) as "programKeys"`,
+              (select count(*)::int from program_keys where revoked_at is null) as "programKeys",
+              (select count(*)::int from recovery_codes) as "recoveryCodes"`,
     );
-    const { sessions, keys, tokens, clients, programKeys } = rows[0] ?? {
+    const { sessions, keys, tokens, clients, programKeys, recoveryCodes } = rows[0] ?? {
       sessions: 0,
       keys: 0,
       tokens: 0,
       clients: 0,
       programKeys: 0,
+      recoveryCodes: 0,
     };
 
     return {
-      document: { sessions, keys, tokens, clients, programKeys, state: 'planned' },
+      document: { sessions, keys, tokens, clients, programKeys, recoveryCodes, state: 'planned' },
       text: () =>
         `${countText(sessions, 'session')} would end, ${countText(keys, 'signing key')} be ` +
         `replaced, and ${countText(tokens, 'legacy token')}, ` +
         `${countText(clients, 'API client')} and ` +
-        `${countText(programKeys, 'key of programs', 'keys of programs')} be revoked.`,
+        `${countText(programKeys, 'key of programs', 'keys of programs')} be revoked, and ` +
+        `${countText(recoveryCodes, 'recovery code')} removed.`,
       confirm: {
         name: databaseNameOf(installation.controlUrl),
         kind: 'name',

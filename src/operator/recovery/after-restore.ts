@@ -23,6 +23,8 @@ export interface AfterRestoreReport<Replayed> {
   clientsRevoked: number;
   /** Keys of programs. */
   programKeysRevoked: number;
+  /** Recovery codes of people. */
+  recoveryCodesRemoved: number;
   mailsWithdrawn: number;
   sequencesMoved: number;
   /**
@@ -41,7 +43,9 @@ export interface AfterRestoreReport<Replayed> {
  *    issued before is valid, whichever keys and users were disabled since.
  * 3. Every legacy token, every API client and every key of a program is revoked: it may have
  *    become known later. Links in mails that were sent before are withdrawn: a link that was
- *    used later would work again.
+ *    used later would work again. So are logins that wait for a second factor; and recovery
+ *    codes are removed, because one that was used later would be good again. Whoever has an
+ *    authenticator app makes new ones.
  * 4. Sequences go on after all numbers that may have been given since.
  * 5. Users, API clients and tenants that a later control database has as disabled, revoked,
  *    suspended or gone become so (`replay`).
@@ -113,6 +117,9 @@ async function makeSafe<Replayed>(
   const programKeysRevoked = await count(
     'update program_keys set revoked_at = now() where revoked_at is null',
   );
+  await count('delete from login_challenges');
+  await count('delete from factors where confirmed_at is null');
+  const recoveryCodesRemoved = await count('delete from recovery_codes');
   const mailsWithdrawn =
     (await count('delete from mail_deliveries')) + (await count('delete from account_notices'));
   await client.query('select pg_notify($1, $2)', [changeChannel, '*:*']);
@@ -124,6 +131,7 @@ async function makeSafe<Replayed>(
     tokensRevoked,
     clientsRevoked,
     programKeysRevoked,
+    recoveryCodesRemoved,
     mailsWithdrawn,
     sequencesMoved,
     replayed,

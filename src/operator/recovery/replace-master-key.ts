@@ -3,6 +3,7 @@ import { requireMasterKey, storeMasterKey } from '../../control/present-key.ts';
 import { MasterKeyError, type SecretBox } from '../../control/secret-box.ts';
 import { inTransaction } from '../../lib/postgres/in-transaction.ts';
 import { createTenantKey } from '../../sales/webhooks/webhook-secret.ts';
+import { removeLostFactors } from './lost-factors.ts';
 
 /** Secrets that nobody can open, because the master key that sealed them is lost. */
 export interface LostSecrets {
@@ -10,6 +11,10 @@ export interface LostSecrets {
   readonly tenants: number;
   /** Tenants whose webhooks, if they have any, need other secrets. */
   readonly webhookTenants: number;
+  /** Authenticator apps of people, which are removed. */
+  readonly factors: number;
+  /** The people who have no second factor any more, and set one up before the next login. */
+  readonly factorsLost: readonly string[];
   /** The names of the servers whose URLs are lost. */
   readonly servers: readonly string[];
 }
@@ -22,6 +27,8 @@ export interface LostSecrets {
  *   - signing keys are removed: `afterRestore` makes others;
  *   - keys of webhooks are replaced: the secret of a webhook is as lost as in a clone, and an
  *     administrator of its tenant makes another one;
+ *   - authenticator apps of people are removed; who has no other second factor sets one up
+ *     before the next login (`removeLostFactors`);
  *   - the key of archives is forgotten: the next run makes another one, and archives every
  *     tenant anew, because nothing proves the archives that there are;
  *   - passwords of login roles stay until `doctor --fix <id>` replaces them, on their servers
@@ -53,13 +60,15 @@ export async function replaceLostMasterKey(
       ]);
     }
 
+    const { factors, people: factorsLost } = await removeLostFactors(client);
+
     const { rows } = await client.query<{ tenants: number; servers: string[] }>(
       `select (select count(*)::int from tenants where status <> 'provisioning') as tenants,
               array(select name from servers where admin_url is not null order by 1) as servers`,
     );
     const { tenants = 0, servers = [] } = rows[0] ?? {};
 
-    return { tenants, webhookTenants: webhooks.length, servers };
+    return { tenants, webhookTenants: webhooks.length, factors, factorsLost, servers };
   });
 }
 

@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { noPassword } from '../../accounts/auth/passwords.ts';
 import { nameOfUser } from '../../control/user-kinds.ts';
 import { countText } from '../command/texts.ts';
+import { lostFactorLines, type ReplayedFactors, replayFactors } from './lost-factors.ts';
 
 /** Access that was taken away, as a later state of the control database says. */
 export interface LaterState {
@@ -18,11 +19,11 @@ export interface LaterState {
   readonly slugs: string;
   /** The features of tenants, whether they are isolated, and their `app_url`, as JSON. */
   readonly tenants: string;
-  /** The permissions of roles, as JSON. */
+  /** The permissions of roles, and whether they require a second factor, as JSON. */
   readonly roles: string;
   /**
-   * All users with addresses, roles, scopes, entities, networks and digests of passwords, as
-   * JSON.
+   * All users with addresses, roles, scopes, entities, networks, digests of passwords, and the
+   * ids of second factors, as JSON.
    */
   readonly people: string;
 }
@@ -31,7 +32,7 @@ export interface LaterState {
  * The changes that a later state has made in a restored one, and the differences between the
  * two, which are printed.
  */
-export interface Replayed {
+export interface Replayed extends ReplayedFactors {
   usersDisabled: number;
   clientsRevoked: number;
   /** Slugs of the tenants that were suspended or deleted again. */
@@ -58,10 +59,13 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
             (select coalesce(json_agg(s), '[]') from tenant_slugs s)::text as slugs,
             (select coalesce(json_agg(json_build_object('guid', guid, 'features', features, 'isolated', isolated, 'url', app_url)), '[]')
                from tenants)::text as tenants,
-            (select coalesce(json_agg(json_build_object('tenant', t.guid, 'name', r.name, 'permissions', r.permissions)), '[]')
+            (select coalesce(json_agg(json_build_object('tenant', t.guid, 'name', r.name, 'permissions', r.permissions,
+                      'requiresFactor', r.requires_second_factor)), '[]')
                from roles r join tenants t on t.id = r.tenant_id)::text as roles,
             (select coalesce(json_agg(json_build_object('guid', u.guid, 'email', u.email, 'role', r.name, 'scope', u.scope,
-                      'entity', u.entity_id, 'since', u.entity_since, 'networks', u.networks, 'password', encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex'))), '[]')
+                      'entity', u.entity_id, 'since', u.entity_since, 'networks', u.networks, 'password', encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex'),
+                      'factors', array(select id from factors f where f.tenant_id = u.tenant_id and f.user_id = u.id and f.confirmed_at is not null),
+                      'lacksFactor', u.must_set_up_factor)), '[]')
                from users u join roles r on r.id = u.role_id)::text as people`,
   );
   const [state] = rows;
@@ -74,7 +78,8 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
  * Revokes, in a restored control database, the access that a later state has revoked. A user who
  * was removed is disabled. Nobody is enabled, and no database is dropped. Tenants get the slugs
  * that they had later, and no slug that was used later is free. No right comes back either
- * (`narrowRights`); the features, roles and people that differ are returned.
+ * (`narrowRights`), nor a second factor (`replayFactors`); the features, roles and people that
+ * differ are returned.
  * @param client in the transaction that makes the restored database safe
  */
 export async function replay(client: pg.Client, later: LaterState): Promise<Replayed> {
@@ -111,8 +116,10 @@ export async function replay(client: pg.Client, later: LaterState): Promise<Repl
   );
 
   const narrowed = await narrowRights(client, later);
+  const factors = await replayFactors(client, later);
 
   return {
+    ...factors,
     usersDisabled: (users.rowCount ?? 0) + narrowed.size,
     clientsRevoked: clients.rowCount ?? 0,
     tenantsStopped: stopped.rows.map(({ slug }) => slug),
@@ -334,6 +341,8 @@ export function replayedLines(replayed: Replayed): string[] {
     tenantsPurged,
     tenantsRenamed,
     differences,
+    factorsRemoved,
+    factorsLost,
   } = replayed;
   const counts = `${countText(usersDisabled, 'user')} disabled, ${countText(clientsRevoked, 'API client')} revoked`;
   const lines = [`Taken away later, and so again: ${counts}.`];
@@ -350,6 +359,10 @@ export function replayedLines(replayed: Replayed): string[] {
     const names = tenantsRenamed.map(({ slug, from }) => `${slug} (was ${from})`);
     lines.push(`Renamed later, and so again: ${names.join(', ')}.`);
   }
+  if (factorsRemoved > 0) {
+    lines.push(`Removed later, and so again: ${countText(factorsRemoved, 'second factor')}.`);
+  }
+  lines.push(...lostFactorLines('Had a second factor later, and none of it here', factorsLost));
   if (differences.length > 0) {
     lines.push(
       'Different later: each has the narrower rights, or is disabled where the later ones are not within the restored:',

@@ -9,6 +9,7 @@ import { hasFailed } from '../command/run-fleet.ts';
 import { countText, sizeText } from '../command/texts.ts';
 import type { ControlAccess, NewestControl } from './control-archives.ts';
 import type { ControlSource } from './control-source.ts';
+import { lostFactorLines } from './lost-factors.ts';
 import type { LostSecrets } from './replace-master-key.ts';
 import { replayedLines } from './replay.ts';
 import type { RestoredControl, RestoreSources } from './restore-control.ts';
@@ -60,7 +61,7 @@ export const restoreControlOperation = defineOperation({
     more: `Restores the newest archive of the control database in BACKUP_TARGET, or with --from its state on a recovered server, into
 an empty control database, with the MASTER_KEY that the installation had and the identity in BACKUP_IDENTITY_FILE, and makes it
 safe as after-restore does. From an older archive or another source, what the newest archive has as disabled, revoked, suspended,
-deleted or purged stays so. With --all, then restores every tenant whose database is missing. Run it again after an interruption:
+deleted or purged stays so, and no second factor comes back. With --all, then restores every tenant whose database is missing. Run it again after an interruption:
 it continues. Start the service afterwards, with the same MASTER_KEY.`,
     json: 'print JSON lines on stdout, the last one with the totals',
   },
@@ -311,7 +312,13 @@ function restoredText({ source, report }: RestoredControl): string {
 }
 
 /** Returns the next steps for the secrets that the lost master key has sealed, line by line. */
-function lostLines({ tenants, webhookTenants, servers }: LostSecrets): string[] {
+function lostLines({
+  tenants,
+  webhookTenants,
+  factors,
+  factorsLost,
+  servers,
+}: LostSecrets): string[] {
   return [
     'MASTER_KEY is the master key from now on. What the lost one has sealed, nobody can open:',
     ...servers.map(
@@ -324,6 +331,10 @@ function lostLines({ tenants, webhookTenants, servers }: LostSecrets): string[] 
           `The secrets of the webhooks of ${countText(webhookTenants, 'tenant')}. Their administrators rotate them.`,
         ]
       : []),
+    ...(factors > 0
+      ? [`The keys of ${countText(factors, 'authenticator app')} of people, which are removed.`]
+      : []),
+    ...lostFactorLines('Have no other second factor', factorsLost),
     'The key of archives. Older archives of tenants are restored with --without-mac. Make new ones: bin/backoffice backup run --all',
   ];
 }

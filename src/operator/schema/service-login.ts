@@ -36,7 +36,7 @@ const privileges: Record<string, string> = {
   roles: 'select, insert, delete, update (name, permissions, requires_second_factor)',
   users:
     'select, insert, delete, ' +
-    'update (email, password_hash, first_name, last_name, role_id, scope, entity_id, entity_since, invited_at, confirmed_at, disabled_at, networks)',
+    'update (email, password_hash, first_name, last_name, role_id, scope, entity_id, entity_since, invited_at, confirmed_at, disabled_at, networks, must_set_up_factor)',
   program_keys: 'select, insert, delete, update (revoked_at, last_used_at)',
   factors: 'select, insert, delete, update (name, last_step, confirmed_at, last_used_at)',
   recovery_codes: 'select, insert, delete, update (used_at)',

@@ -5,15 +5,19 @@ import { text } from 'node:stream/consumers';
 import { expect } from 'chai';
 import { parse } from 'csv-parse/sync';
 import { extract } from 'tar-stream';
+import { factorWorld } from '../../accounts/auth/factors/factor-world.ts';
 import { startProgram } from '../../support/command-line.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useFolder } from '../../support/use.ts';
-import { sql, useWorld } from '../../support/world.ts';
+import { controlSql, sql, useWorld } from '../../support/world.ts';
 
 describe('an export of a tenant', () => {
   const world = useWorld();
   const folder = useFolder();
+  const people = factorWorld(world);
   let environment: Record<string, string>;
+  /** The key of an authenticator app, in base 32. */
+  let secret: string;
 
   before(async () => {
     environment = { ...world.environment };
@@ -33,6 +37,8 @@ describe('an export of a tenant', () => {
          values ('https://receiver.test', '{Currency}', '{create}', 'thin', true, '0', 1) returning id)
        insert into webhook_secrets (webhook_id, secret) select id, 'sealed-secret' from hook`,
     );
+    const person = await people.add(world.acme);
+    secret = (await people.addTotp(person.client)).secret;
     const other = await world.login(world.globex);
     await other.post('/api/v1/Currency', { Code: 'USD', Name: 'Secret of globex' });
   });
@@ -90,17 +96,27 @@ describe('an export of a tenant', () => {
       'Semi;colon, "quotes" \\ and ü',
     );
 
+    const [factor] = await controlSql<{ hash: string; sealed: string }>(
+      world,
+      `select encode(c.hash, 'hex') as hash, encode(f.secret, 'hex') as sealed
+         from factors f join recovery_codes c on c.user_id = f.user_id limit 1`,
+    );
+    const { hash = '', sealed = '' } = factor ?? {};
+    expect(hash).not.to.equal('');
     const data = [...members]
       .filter(([name]) => name.startsWith('data/'))
       .map(([, content]) => content);
-    for (const secret of [
+    for (const part of [
+      secret,
+      hash,
+      sealed,
       'argon2',
       'globex',
       'role_password',
       'sealed-secret',
       Buffer.from('sealed-secret').toString('hex'),
     ]) {
-      expect(data.join(''), secret).not.to.include(secret);
+      expect(data.join(''), part).not.to.include(part);
     }
 
     const again = await runCommand(

@@ -473,7 +473,7 @@ describe('doctor', () => {
       },
     ],
     [
-      'a signing key and a password that were sealed for another tenant, and a database with the guid of another tenant inside',
+      'a signing key, an app and a password that were sealed for another tenant, and a database with the guid of another tenant inside',
       {
         inject: async () => {
           await server.control(
@@ -488,14 +488,24 @@ describe('doctor', () => {
             `update tenants set role_password = (select role_password from saved_tenants where slug = 'globex')
               where slug = 'acme'`,
           );
+          await server.control(
+            `insert into factors (tenant_id, user_id, kind, name, secret, confirmed_at)
+             select u.tenant_id, u.id, 'totp', 'Phone', (select secret from saved_keys limit 1), now()
+               from users u where u.tenant_id = ${ofAcme} limit 1`,
+          );
           await server.sql('update tenant_identity set guid = gen_random_uuid()', globex);
         },
         findings: [
           ['secret_does_not_open', 'acme'],
           ['secret_does_not_open', 'acme'],
+          ['secret_does_not_open', 'acme'],
           ['wrong_identity', 'globex'],
         ],
-        problems: [/signing key \S+ cannot be decrypted/, /belongs to the tenant with guid/],
+        problems: [
+          /signing key \S+ cannot be decrypted/,
+          /the authenticator app of \S+@\S+ cannot be decrypted/,
+          /belongs to the tenant with guid/,
+        ],
         restore: async () => {
           await server.control(
             `update signing_keys set secret = saved_keys.secret
@@ -504,7 +514,7 @@ describe('doctor', () => {
           await server.control(
             'update tenants set role_password = k.role_password from saved_tenants k where k.id = tenants.id',
           );
-          await server.control('drop table saved_keys, saved_tenants');
+          await server.control('delete from factors; drop table saved_keys, saved_tenants');
           const [row] = await server.control<{ guid: string }>(
             `select guid from tenants where slug = 'globex'`,
           );

@@ -1,6 +1,8 @@
 import { expect } from 'chai';
 import { databaseNameOf, databaseUrl } from '../../../src/control/server-urls.ts';
 import { addClient } from '../../../src/operator/credentials/clients.ts';
+import { factorWorld } from '../../accounts/auth/factors/factor-world.ts';
+import { expectProblem } from '../../accounts/people/people-world.ts';
 import { storeKey, storeProgram } from '../../accounts/programs/stored-programs.ts';
 import { addByHand, readAddedByHand } from '../../support/added-by-hand.ts';
 import { startScript } from '../../support/command-line.ts';
@@ -203,6 +205,54 @@ describe('clones of tenants', () => {
       `select user_id::text as id, user_guid as guid from audit_log where record_key = 'AT'`,
     );
     expect(entries).to.deep.equal([{ id: copy?.id, guid: copy?.guid }]);
+  });
+
+  it('a clone lets nobody in by a password alone who has a second factor in its source, or a role that requires one', async () => {
+    const people = factorWorld(world);
+    const permissions = ['full.read'];
+    const app = await people.add(world.globex, permissions);
+    const { secret, recoveryCodes } = await people.addTotp(app.client);
+    const passkey = await people.add(world.globex, permissions);
+    await controlSql(
+      world,
+      `insert into factors (tenant_id, user_id, kind, name, confirmed_at) values (?, ?, 'passkey', 'Key', now())`,
+      [world.globex.id, passkey.userId],
+    );
+    const required = await people.add(world.globex, permissions);
+    await controlSql(world, 'update roles set requires_second_factor = true where id = ?', [
+      required.roleId,
+    ]);
+    const logins = [app, passkey, required].flatMap(({ person }) => ['--login', person.email]);
+
+    const made = await run('clone', 'globex', 'with-factors', ...logins, '--json');
+    expect(made.code, made.stderr).to.equal(0);
+    const tenant = { ...world.globex, guid: JSON.parse(made.stdout).guid };
+    const inClone = ({ person }: typeof app) => ({ ...person, tenant });
+
+    const refused = await people.login(inClone(app));
+    expectProblem(refused, 401, 'second_factor_required');
+    const { challenge } = refused.body;
+    const recoveryCode = recoveryCodes[0];
+    const recovered = await people.verify(inClone(app), { challenge, recoveryCode });
+    expectProblem(recovered, 401, 'invalid_code');
+    const code = people.code(secret);
+    expect((await people.verify(inClone(app), { challenge, code })).status).to.equal(200);
+
+    const lost = await people.login(inClone(passkey));
+    expectProblem(lost, 403, 'second_factor_setup_required');
+    expect(lost.body).not.to.have.property('setupToken');
+    const ofRole = await people.login(inClone(required));
+    expectProblem(ofRole, 403, 'second_factor_setup_required');
+    expect(ofRole.body.setupToken).to.be.a('string');
+
+    const [stored] = await controlSql<{ factors: number; same: number }>(
+      world,
+      `select count(*)::int as factors,
+              (count(*) filter (where secret in (select secret from factors where tenant_id = ?)))::int as same
+         from factors f join tenants t on t.id = f.tenant_id where t.slug = 'with-factors'`,
+      [world.globex.id],
+    );
+    expect(stored).to.deep.equal({ factors: 1, same: 0 });
   });
 
   it('a change of a clone does not change its source, and the reverse', async () => {

@@ -144,6 +144,8 @@ describe('a restored control database', () => {
       tenantsStopped: ['globex'],
       tenantsPurged: [],
       tenantsRenamed: [],
+      factorsRemoved: 0,
+      factorsLost: [],
     });
     expect(differences).to.have.length(3);
     expect(differences[2]).to.equal(

@@ -201,11 +201,14 @@ export async function removeFactor(
 const isShort = 'select from sessions where id = $1::uuid and password_is_short';
 const removeAll = 'delete from factors where tenant_id = $1 and user_id = $2 returning id';
 const removeCodes = 'delete from recovery_codes where tenant_id = $1 and user_id = $2';
+const endLostFactor =
+  'update users set must_set_up_factor = false where id = $2 and tenant_id = $1 and must_set_up_factor';
 const removeChallenges = 'delete from login_challenges where tenant_id = $1 and user_id = $2';
 
 /**
  * Removes all factors and recovery codes of a person who has lost them, and the logins that
- * wait for one. The sessions of the person go on.
+ * wait for one. The sessions of the person go on. A factor that a restore has lost is not waited
+ * for any more.
  * @returns the number of factors
  */
 export async function resetFactors(
@@ -217,6 +220,7 @@ export async function resetFactors(
   const removed = await query('remove_factors', removeAll, values);
   await query('remove_recovery_codes', removeCodes, values);
   await query('remove_challenges', removeChallenges, values);
+  await query('end_lost_factor', endLostFactor, values);
   await forgetWrongCodes(query, userId);
 
   return removed.length;

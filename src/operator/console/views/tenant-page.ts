@@ -209,11 +209,16 @@ function programLinks(slug: string, { id, state }: ProgramSummary): Html {
 }
 
 /** Returns links to commands for a user who cannot log in, or should not. */
-export function userLinks(slug: string, { email, state }: UserSummary): Html {
+export function userLinks(slug: string, { email, state, secondFactor }: UserSummary): Html {
   const user = { slug, email };
   const [verb, text] =
     state === 'disabled' ? ['user enable', 'Enable'] : ['user disable', 'Disable'];
-  return html`${operationLink('user password', 'Reset the password', user)} ${operationLink('session revoke', 'End sessions', { slug, user: email })} ${operationLink(verb, text, user)}`;
+  const factors =
+    secondFactor === 'no'
+      ? ''
+      : operationLink('user factors reset', 'Reset the second factor', user);
+
+  return html`${operationLink('user password', 'Reset the password', user)} ${factors} ${operationLink('session revoke', 'End sessions', { slug, user: email })} ${operationLink(verb, text, user)}`;
 }
 
 /** The databases of a tenant, each with the command that comes next. */
