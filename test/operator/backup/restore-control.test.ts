@@ -1,6 +1,8 @@
+import { randomUUID } from 'node:crypto';
 import { copyFile, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { owners } from '../../../src/control/secret-box.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { type AgeIdentity, makeIdentity } from '../../../src/operator/backup/archive/identities.ts';
 import { countText } from '../../../src/operator/command/texts.ts';
@@ -389,6 +391,18 @@ describe('restore of the control database when the master key is lost', () => {
   before(async () => {
     environment = settings();
     for (const slug of ['acme', 'globex', 'initech']) await server.provision(slug);
+    const [person] = await server.control<{ tenant: string; guid: string; user: string }>(
+      `select t.id as tenant, t.guid, u.id as "user" from users u join tenants t on t.id = u.tenant_id where slug = 'acme'`,
+    );
+    const { tenant: id = '', guid = '', user = '' } = person ?? {};
+    const factor = randomUUID();
+    const key = server.installation.secrets.seal('the key', owners.factor(guid, factor));
+    await server.control(
+      `insert into factors (id, tenant_id, user_id, kind, name, secret, confirmed_at)
+       values ('${factor}', ${id}, ${user}, 'totp', 'Phone', '\\x${key.toString('hex')}', now());
+       insert into recovery_codes (tenant_id, user_id, hash) values (${id}, ${user}, 'x');
+       insert into login_networks (user_id, network) values (${user}, '192.0.2.1')`,
+    );
     await tenant('backup', 'init');
     await tenant('backup', 'run', '--all');
     await tenant('delete', 'initech', '--yes');
@@ -431,11 +445,21 @@ describe('restore of the control database when the master key is lost', () => {
     expect(code, stderr + stdout).to.equal(0);
     for (const line of [
       'MASTER_KEY is the master key from now on.',
+      'The keys of 1 authenticator app of people, which are removed.',
+      'Have no other second factor, so no password alone lets them in. Each asks for a new password by mail',
+      'acme: admin@acme.test',
       'The passwords of the login roles of 3 tenants. Replace them, with the commands of: bin/backoffice doctor',
       '1 tenant restored, 0 failed',
     ]) {
       expect(stdout).to.include(line);
     }
+    expect(
+      await server.control(
+        `select email, (select count(*)::int from factors) as factors, (select count(*)::int from recovery_codes) as codes,
+                (select count(*)::int from login_networks n where n.user_id = u.id) as networks
+           from users u where must_set_up_factor`,
+      ),
+    ).to.deep.equal([{ email: 'admin@acme.test', factors: 0, codes: 0, networks: 0 }]);
     const errors = async () => {
       const { stdout: document } = await runCommand(
         'scripts/tenant.ts',

@@ -1,5 +1,7 @@
 import { expect } from 'chai';
+import { factorWorld } from '../../accounts/auth/factors/factor-world.ts';
 import { addSampleUser } from '../../accounts/auth/sample-users.ts';
+import { expectProblem } from '../../accounts/people/people-world.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
 
@@ -56,6 +58,51 @@ describe('commands for users', () => {
     const unconfirmed = await tenant('user', 'password', 'acme', user.email, '--yes');
     expect(unconfirmed.code).to.equal(0);
     expect(unconfirmed.stderr).to.include('has no login until the link of the mail is used');
+  });
+
+  it('user factors reset wants a reason, removes the factors of one user, and is in the log of operators and the audit log', async () => {
+    const people = factorWorld(world);
+    const { person, client } = await people.add(world.acme);
+    await people.addTotp(client);
+    const other = await people.add(world.globex);
+    await people.addTotp(other.client);
+    const secondFactorOf = async (slug: string, address: string) => {
+      const users = await json<{ email: string; secondFactor: string }[]>('user', 'list', slug);
+      return users.find(({ email }) => email === address)?.secondFactor;
+    };
+    const reset = ['user', 'factors', 'reset', 'acme', person.email];
+    expect(await secondFactorOf('acme', person.email)).to.equal('yes');
+
+    const without = await tenant(...reset, '--yes');
+    expect(without.code).to.equal(2);
+    expect(without.stderr).to.include('--reason');
+    const planned = await tenant(...reset, '--reason', 'lost the phone', '--dry-run');
+    expect(planned.stdout).to.include(
+      `${person.email} would lose 1 second factor and all recovery codes.`,
+    );
+    expectProblem(await people.login(person), 401, 'second_factor_required');
+
+    const { factors } = await json<{ factors: number }>(
+      ...reset,
+      '--reason',
+      'lost the phone',
+      '--yes',
+    );
+    expect(factors).to.equal(1);
+    expect(await secondFactorOf('acme', person.email)).to.equal('no');
+    expect((await people.login(person)).status).to.equal(200);
+    expectProblem(await people.login(other.person), 401, 'second_factor_required');
+
+    const logged = await tenant('logs', 'acme');
+    expect(logged.stdout).to.include('user factors reset').and.include('lost the phone');
+    const [removal] = await controlSql<{ user_id: string | null; action: string; login: string }>(
+      world,
+      `select user_id, action, database_user as login from audit_log
+        where resource = 'Factor' and tenant_id = ? order by id desc limit 1`,
+      [world.acme.id],
+    );
+    expect(removal).to.deep.include({ user_id: null, action: 'delete' });
+    expect(removal?.login).not.to.equal('');
   });
 
   it('a wrong command for users names the mistake, and changes nothing', async () => {

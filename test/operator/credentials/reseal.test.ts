@@ -1,5 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
+import { owners, SecretBox } from '../../../src/control/secret-box.ts';
+import { factorWorld } from '../../accounts/auth/factors/factor-world.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { controlSql, useWorld } from '../../support/world.ts';
 
@@ -43,5 +45,37 @@ describe('control reseal', () => {
         'MASTER_KEY_PREVIOUS, because its row was changed. Restore the row from a backup, or remove what it belongs to.\n',
     );
     expect(await sealed()).to.deep.equal(before);
+  });
+});
+
+describe('control reseal of authenticator apps', () => {
+  const world = useWorld();
+  const people = factorWorld(world);
+
+  it('control reseal seals the keys of authenticator apps of each tenant under the new key', async () => {
+    const next = randomBytes(32);
+    for (const tenant of [world.acme, world.globex]) {
+      await people.addTotp((await people.add(tenant)).client);
+    }
+    const stored = () =>
+      controlSql<{ id: string; guid: string; secret: Buffer }>(
+        world,
+        'select f.id, t.guid, f.secret from factors f join tenants t on t.id = f.tenant_id order by f.id',
+      );
+    const opened = (secrets: Pick<SecretBox, 'open'>, rows: Awaited<ReturnType<typeof stored>>) =>
+      rows.map(({ id, guid, secret }) =>
+        secrets.open(secret, owners.factor(guid, id)).toString('hex'),
+      );
+    const before = opened(world.installation.secrets, await stored());
+
+    const { code, stderr } = await runCommand('scripts/control.ts', ['reseal', '--yes'], {
+      ...world.environment,
+      MASTER_KEY: next.toString('base64'),
+      MASTER_KEY_PREVIOUS: world.environment.MASTER_KEY ?? '',
+    });
+
+    expect(code, stderr).to.equal(0);
+    expect(before).to.have.length(2);
+    expect(opened(new SecretBox(next), await stored())).to.deep.equal(before);
   });
 });

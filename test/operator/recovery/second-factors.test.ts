@@ -168,4 +168,32 @@ describe('second factors in a restored control database', () => {
     expect(code, stderr).to.equal(0);
     await eventually(async () => (await people.login(person)).status === 200);
   });
+
+  it('a purge removes the factors, codes and challenges of its tenant, and those of no other', async () => {
+    const leaver = await world.provision('leaver');
+    const tables = ['factors', 'recovery_codes', 'wrong_codes', 'login_challenges'];
+    const owners = await Promise.all([leaver, world.acme].map(tenant => people.add(tenant)));
+    for (const { person, client } of owners) {
+      await people.addTotp(client);
+      const { challenge } = (await people.login(person)).body;
+      await people.verify(person, { challenge, code: '000000' });
+    }
+    const rowsOf = ({ id }: { id: number }) =>
+      Promise.all(
+        tables.map(table => controlSql(world, `select from ${table} where tenant_id = ?`, [id])),
+      );
+    for (const rows of await rowsOf(leaver)) expect(rows).not.to.deep.equal([]);
+
+    for (const command of ['delete', 'purge']) {
+      const { code, stderr } = await runCommand(
+        'scripts/tenant.ts',
+        [command, 'leaver', '--yes'],
+        world.environment,
+      );
+      expect(code, stderr).to.equal(0);
+    }
+
+    for (const rows of await rowsOf(leaver)) expect(rows).to.deep.equal([]);
+    for (const rows of await rowsOf(world.acme)) expect(rows).not.to.deep.equal([]);
+  });
 });
