@@ -7,6 +7,7 @@ import { mailsSettled } from '../../support/mails.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, type TestTenant, useLogin } from '../../support/world.ts';
 import { invitation, newAddress, usersPath } from '../people/people-world.ts';
+import { factorWorld } from './factors/factor-world.ts';
 import { addSampleUser } from './sample-users.ts';
 
 const password = 'three quiet rivers';
@@ -48,6 +49,7 @@ describe('accounts, as the guide says', () => {
   const mail = use(startMailServer);
   const world = use(() => createWorld({ SMTP_URL: mail.url, RATE_LIMIT_FAILURES: '3/24h' }));
   const admin = useLogin(world, 'acme');
+  const people = factorWorld(world);
 
   before(async () => {
     await controlSql(world, `update tenants set features = '{selfRegistration}'`);
@@ -102,6 +104,20 @@ describe('accounts, as the guide says', () => {
       await expireLinks(email);
     },
     active: email => addSampleUser(world, world.acme, { email, password }),
+    'active, with a second factor': async email => {
+      await addSampleUser(world, world.acme, { email, password });
+      await people.addTotp(await world.login(world.acme, { email, password }));
+    },
+    'active, role requires a second factor, none yet': async email => {
+      await addSampleUser(world, world.acme, { email, password });
+      await controlSql(
+        world,
+        `with strict as (
+           insert into roles (tenant_id, name, permissions, requires_second_factor) values (?, ?, '{}', true) returning id)
+         update users set role_id = strict.id from strict where email = ? and users.tenant_id = ?`,
+        [world.acme.id, `Strict ${email}`, email, world.acme.id],
+      );
+    },
     'active, too many failed logins': async email => {
       await addSampleUser(world, world.acme, { email, password });
       for (let i = 0; i < 3; i++) await post('login', { email, password: 'a wrong password' });
