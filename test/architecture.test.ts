@@ -85,9 +85,7 @@ const forcedCasts: Readonly<Record<string, string>> = {
  * `JSON.parse` returns is named by the variable that gets it.
  */
 const casts: Readonly<Record<string, readonly [count: number, reason: string]>> = {
-  'accounts/mails/compose-notice.ts': [2, 'the details of a notice are those of its kind'],
   'accounts/mails/mail-transport.ts': [5, 'the types of nodemailer lack its plugins and signals'],
-  'accounts/mails/notice-source.ts': [2, 'the details of a notice are those of its kind'],
   'control/database.ts': [1, 'MikroORM passes the pool of a dialect untyped'],
   'lib/http/request/fields.ts': [1, 'a described shape has the fields of the shape'],
   'lib/http/request/read-body.ts': [1, 'the types of Node lack the source of a parsed number'],

@@ -102,7 +102,7 @@ const fleetCounts = `
               'longestWaitSeconds', greatest(0, coalesce(extract(epoch from now() - min(m.created_at)), 0)))
             from (select tenant_id, created_at from mail_deliveries where state = 'waiting'
                    union all
-                  select tenant_id, created_at from account_notices where state = 'waiting') m
+                  select tenant_id, created_at from account_notices where state = 'waiting' and created_at <= now()) m
             join tenants t on t.id = tenant_id
            where t.status = 'active') as mails`;
 

@@ -28,8 +28,13 @@ export interface MailServer {
   readonly url: string;
   /** Every message, in order of arrival. */
   readonly messages: ReceivedMail[];
-  /** Returns the messages whose only recipient is this address. */
+  /**
+   * Returns the messages whose only recipient is this address, without those that inform a
+   * person of a change of the own account: `noticesTo` returns these.
+   */
   messagesTo(address: string): ReceivedMail[];
+  /** Returns the texts that have informed a person of changes of the own account. */
+  noticesTo(address: string): string[];
   /** Waits for message number `count` (from 1) to this address, and returns its token. */
   waitForToken(address: string, count?: number): Promise<string>;
   /** Refuses messages to this address from now on. */
@@ -102,12 +107,18 @@ export async function startMailServer({ hideSMTPUTF8 = false } = {}): Promise<Ma
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.server.address() as AddressInfo;
 
-  const messagesTo = (address: string) =>
+  const allTo = (address: string) =>
     messages.filter(({ to }) => to.length === 1 && to[0] === address);
+  const messagesTo = (address: string) =>
+    allTo(address).filter(({ content }) => !isNotice(readable(content)));
   return {
     url: `smtp://127.0.0.1:${port}`,
     messages,
     messagesTo,
+    noticesTo: address =>
+      allTo(address)
+        .map(({ content }) => readable(content))
+        .filter(isNotice),
     waitForToken: (address, count = 1) =>
       eventually(() => tokenIn(messagesTo(address)[count - 1]?.content)),
     refuse: (address, refusal = patience) => void refusals.set(address, { ...refusal }),
@@ -131,6 +142,11 @@ export async function startMailServer({ hideSMTPUTF8 = false } = {}): Promise<Ma
     },
     close: () => new Promise(resolve => server.close(resolve)),
   };
+}
+
+/** True for a mail that informs a person of a change of the own account. */
+function isNotice(text: string): boolean {
+  return text.includes('/docs/guide/accounts#a-mail-on-your-account');
 }
 
 /** Returns the token of the link in a message. */

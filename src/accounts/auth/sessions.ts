@@ -77,7 +77,7 @@ export async function openSession(
     if (!user?.unchanged) return { outcome: 'changed' };
     if (!user.mayLogIn) return { outcome: 'refused' };
 
-    if (renewedHash) await setPasswordHash(query, id, renewedHash);
+    if (renewedHash) await renewPasswordHash(query, id, renewedHash);
     if (user.hasFactor) {
       return {
         outcome: 'second_factor',
@@ -150,13 +150,23 @@ export async function addMethod(
   await query('add_method', addOne, [sessionId, method]);
 }
 
-/** Stores a password hash of a user. */
+/** Stores the hash of a new password of a user. */
 export async function setPasswordHash(
   query: QueryControl,
   userId: number,
   hash: string,
 ): Promise<void> {
   await query('set_password_hash', setHash, [userId, hash]);
+}
+
+/** Lets the trigger of notices know that a new hash is of the same password. */
+const markRenewal = `select set_config('app.renews_password', $1, true)`;
+
+/** Stores a new hash of the same password, of which the person gets no notice. */
+async function renewPasswordHash(query: QueryControl, userId: number, hash: string): Promise<void> {
+  await query('mark_renewal', markRenewal, ['true']);
+  await setPasswordHash(query, userId, hash);
+  await query('mark_renewal', markRenewal, ['']);
 }
 
 const usable = `id = $1 and tenant_id = $2 and revoked_at is null and ${unexpired}`;

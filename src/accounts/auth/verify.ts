@@ -1,12 +1,17 @@
 import { z } from 'zod';
-import { type QueryControl, queryControl, transactControl } from '../../control/database.ts';
-import type { TenantRecord } from '../../control/records.ts';
+import {
+  type QueryControl,
+  queryControl,
+  setActor,
+  transactControl,
+} from '../../control/database.ts';
 import { invalidToken } from '../../lib/http/request/bearer-token.ts';
 import { timestamp } from '../../lib/http/request/fields.ts';
 import { bodyLimits } from '../../lib/http/route.ts';
 import { problem } from '../../lib/problems.ts';
 import type { Caller } from '../../tenancy/caller.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
+import type { RequestContext } from '../../tenancy/request-context.ts';
 import type { AuthServices } from './auth-services.ts';
 import {
   checkCode,
@@ -106,14 +111,13 @@ export function verify(services: AuthServices): TenantRoute {
       const matches = await passwords.verify(user?.hash, password, hashRequester(context));
       if (!matches) throw problem('invalid_credentials');
 
-      const takeCode = user?.hasFactor
-        ? await requireCode(services, { tenant, userId: caller.userId }, sent)
-        : undefined;
+      const takeCode = user?.hasFactor ? await requireCode(services, context, sent) : undefined;
 
       const [verified] = await transactControl(control, async query => {
         if (takeCode) {
           const owner = { tenantId: tenant.id, userId: caller.userId };
           await lockAccountOf(query, owner);
+          await setActor(query, context.actor);
           if (!(await takeCode(query))) throw problem('invalid_code');
           await addMethod(query, caller.sessionId, 'otp');
         }
@@ -136,7 +140,7 @@ export function verify(services: AuthServices): TenantRoute {
  */
 async function requireCode(
   services: AuthServices,
-  { tenant, userId }: { tenant: TenantRecord; userId: number },
+  { tenant, caller: { userId }, origin }: RequestContext,
   sent: SentCode,
 ): Promise<TakeCode> {
   if (sent.code === undefined && sent.recoveryCode === undefined) {
@@ -146,7 +150,7 @@ async function requireCode(
   if (Object.keys(errors).length > 0) throw problem('validation_failed', { errors });
 
   const owner = { tenantId: tenant.id, tenantGuid: tenant.guid, userId };
-  const takeCode = await checkCode(services, owner, sent);
+  const takeCode = await checkCode(services, owner, sent, origin);
   if (!takeCode) throw problem('invalid_code');
   return takeCode;
 }

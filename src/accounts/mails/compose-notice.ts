@@ -1,26 +1,83 @@
 import type { TenantRecord } from '../../control/records.ts';
+import { clientNetwork } from '../../lib/http/request/client-address.ts';
 import { accountMail } from './account-mail.ts';
 import { nameText } from './compose-mail.ts';
 import type { Message } from './mail-transport.ts';
-import type { DisabledFacts, EndingFacts, Named, NamedKey } from './notice-facts.ts';
-import type { LeasedNotice } from './notice-queue.ts';
+import type {
+  ChangedBy,
+  DisabledFacts,
+  EndingFacts,
+  Named,
+  NamedFactor,
+  NamedKey,
+  NoticeMail,
+} from './notice-kinds.ts';
 
 interface NoticeContext {
   readonly publicUrl: string;
   readonly tenant: Pick<TenantRecord, 'name'>;
   readonly to: string;
+  /** When the change was made, in ISO 8601. */
+  readonly at: string;
   /** True if the recipient gets no more of the kind on this day. */
   readonly isLast: boolean;
 }
 
 /** Composes the mail of a notice: each attempt composes the same one. */
-export function composeNotice(
-  context: NoticeContext,
-  { kind, details }: Pick<LeasedNotice, 'kind' | 'details'>,
-): Message {
-  return kind === 'keys_ending'
-    ? keysEndingMail(context, details as EndingFacts)
-    : personDisabledMail(context, details as DisabledFacts);
+export function composeNotice(context: NoticeContext, notice: NoticeMail): Message {
+  const { tenant } = context;
+
+  switch (notice.kind) {
+    case 'keys_ending':
+      return keysEndingMail(context, notice.details);
+    case 'person_disabled':
+      return personDisabledMail(context, notice.details);
+    case 'clients_ended':
+      return clientsEndedMail(context, notice.details);
+    case 'password_changed':
+      return passwordMail(context, notice.details);
+    case 'factor_added':
+      return personMail(context, {
+        subject: `A second factor was added to your account at ${tenant.name}`,
+        change: `Added: ${factorText(notice.details)}`,
+        by: notice.details,
+        effects: ['Logins need it, or another one that you have, beside the password.'],
+      });
+    case 'factors_removed':
+      return factorsRemovedMail(context, notice.details);
+    case 'recovery_code_used':
+      return personMail(context, {
+        subject: `A recovery code of your account at ${tenant.name} was used`,
+        change: 'A recovery code has stood in for a second factor.',
+        by: notice.details,
+        effects: [`Recovery codes that are left: ${notice.details.left}`],
+      });
+    case 'wrong_codes':
+      return personMail(context, {
+        subject: `Wrong codes for your account at ${tenant.name}`,
+        change: 'Five codes of your second factor were wrong.',
+        by: { by: 'person', ipAddress: notice.details.ipAddress },
+        effects: [
+          'Whoever has sent them knows your password. After ten in 24 hours, only recovery codes are accepted.',
+        ],
+      });
+    case 'rights_changed':
+      return rightsMail(context, notice.details);
+    case 'account_disabled':
+      return personMail(context, {
+        subject: `Your account at ${tenant.name} is disabled`,
+        change: 'Your account was disabled. You cannot log in any more.',
+        by: notice.details,
+      });
+    case 'account_enabled':
+      return personMail(context, {
+        subject: `Your account at ${tenant.name} is enabled`,
+        change: 'Your account was enabled. You can log in again.',
+        by: notice.details,
+      });
+    case 'new_network':
+      return newNetworkMail(context, notice.details);
+  }
 }
 
 function keysEndingMail(context: NoticeContext, { day, keys }: EndingFacts): Message {
@@ -79,6 +136,139 @@ function personDisabledMail(
     },
     notes: lastNotes(context),
   });
+}
+
+type DetailsOf<Kind extends NoticeMail['kind']> = Extract<NoticeMail, { kind: Kind }>['details'];
+
+function clientsEndedMail(
+  context: NoticeContext,
+  { userId, name, email, clients }: DetailsOf<'clients_ended'>,
+): Message {
+  const { tenant, to, publicUrl } = context;
+
+  return accountMail({
+    to,
+    subject: `API clients of ${tenant.name} have ended`,
+    paragraphs: [
+      `A new password was set by the link of a mail:\n${email}, user ${userId}`,
+      `These API clients acted for ${nameText(name)}, and are refused now:\n${linesOf(clients, thingText)}`,
+    ],
+    link: {
+      text: 'What to do',
+      address: `${publicUrl}/docs/guide/accounts#a-new-password-by-a-link`,
+    },
+    notes: [
+      'Only the operator of the service makes new ones. A program with keys of its own goes on when a person gets a new password.',
+      ...lastNotes(context),
+    ],
+  });
+}
+
+/** A mail to the person whose account has changed. */
+interface PersonMail {
+  readonly subject: string;
+  readonly change: string;
+  /** Undefined: the change names its times and networks. */
+  readonly by?: ChangedBy;
+  /** What follows from the change: a paragraph each. */
+  readonly effects?: readonly string[];
+}
+
+function personMail(
+  context: NoticeContext,
+  { subject, change, by, effects = [] }: PersonMail,
+): Message {
+  const { to, publicUrl, at } = context;
+
+  return accountMail({
+    to,
+    subject,
+    paragraphs: [by ? `${change}\n${timeText(at)}, ${makerText(by)}` : change, ...effects],
+    link: {
+      text: 'What to do if you do not expect this',
+      address: `${publicUrl}/docs/guide/accounts#a-mail-on-your-account`,
+    },
+    notes: ['If you know of it, do nothing.', ...lastNotes(context)],
+  });
+}
+
+function passwordMail(context: NoticeContext, details: DetailsOf<'password_changed'>): Message {
+  const { factors } = details;
+  // What SQL of an operator ends is not known.
+  const ended =
+    details.by === 'person'
+      ? ['All sessions have ended, and so have the API clients that acted for you.']
+      : [];
+  const left =
+    factors.length === 0
+      ? 'Your account has no second factor.'
+      : `These second factors stay. Remove those that are not yours:\n${factors
+          .map(factor => `${factorText(factor)}, added on ${timeText(factor.addedAt)}`)
+          .join('\n')}`;
+
+  return personMail(context, {
+    subject: `Your password for ${context.tenant.name} was changed`,
+    change: 'A new password was set.',
+    by: details,
+    effects: [...ended, left],
+  });
+}
+
+function factorsRemovedMail(
+  context: NoticeContext,
+  details: DetailsOf<'factors_removed'>,
+): Message {
+  const { removed, left, by } = details;
+  const isReset = by !== 'person';
+
+  return personMail(context, {
+    subject: isReset
+      ? `Your second factors at ${context.tenant.name} were reset`
+      : `A second factor of your account at ${context.tenant.name} was removed`,
+    change: `Removed: ${removed.map(thingText).join(', ')}`,
+    by: details,
+    effects: [
+      left === 0
+        ? 'You have no second factor any more: a login needs the password alone, or asks you to set a factor up.'
+        : `Second factors that are left: ${left}`,
+    ],
+  });
+}
+
+function rightsMail(context: NoticeContext, details: DetailsOf<'rights_changed'>): Message {
+  const { before, after } = details;
+  const textOf = ({ role, scope }: typeof before): string => `${thingText(role)}, scope ${scope}`;
+
+  return personMail(context, {
+    subject: `Your rights at ${context.tenant.name} were changed`,
+    change: `Before: ${textOf(before)}\nNow: ${textOf(after)}`,
+    by: details,
+  });
+}
+
+function newNetworkMail(context: NoticeContext, { logins }: DetailsOf<'new_network'>): Message {
+  return personMail(context, {
+    subject: `Logins to ${context.tenant.name} from a new network`,
+    change: `Somebody, probably you, has logged in from where you have not lately:\n${linesOf(
+      logins,
+      ({ at, network }) => `${timeText(at)}, network ${network}`,
+    )}`,
+  });
+}
+
+function factorText({ name, kind }: NamedFactor): string {
+  return `${thingText(name)} (${kind === 'totp' ? 'authenticator app' : 'passkey'})`;
+}
+
+function makerText({ by, ipAddress }: ChangedBy): string {
+  if (by === 'administrator') return 'by an administrator';
+  if (by === 'operator') return 'by the operator of the service';
+  return ipAddress === null ? 'by you' : `network ${clientNetwork(ipAddress)}`;
+}
+
+function timeText(at: string): string {
+  const [day, time] = new Date(at).toISOString().split('T');
+  return `${day} at ${time?.slice(0, 5)} UTC`;
 }
 
 function keyText({ program, prefix }: NamedKey): string {

@@ -1,40 +1,13 @@
 import { type ControlDatabase, queryControl } from '../../control/database.ts';
 import type { TenantRecord } from '../../control/records.ts';
-import type { LeasedNotice } from './notice-queue.ts';
-import type { KeysEnding, PersonDisabled } from './notice-requests.ts';
-
-/** A key of a program, as administrators recognise it. */
-export interface NamedKey {
-  readonly program: string;
-  readonly prefix: string;
-  /** When it ends, in ISO 8601. */
-  readonly endsAt: string;
-  /** The day on which it was last used; null: it was not. */
-  readonly usedOn: string | null;
-}
-
-/** Names for a mail, which has room for some. */
-export interface Named<Item> {
-  readonly items: readonly Item[];
-  /** The number of all of them. */
-  readonly count: number;
-}
-
-/** The facts of a mail on keys that end. */
-export interface EndingFacts extends KeysEnding {
-  readonly keys: Named<NamedKey>;
-}
-
-/** The facts of a mail on a person who was disabled, and may have made what goes on. */
-export interface DisabledFacts extends PersonDisabled {
-  readonly name: string;
-  readonly email: string;
-  readonly keys: Named<NamedKey>;
-  /** The names of programs. */
-  readonly programs: Named<string>;
-  /** Hosts and ports alone: the rest of a URL may contain a secret. Null: not known. */
-  readonly webhooks: Named<string> | null;
-}
+import type {
+  ClientsEnded,
+  DisabledFacts,
+  EndingFacts,
+  KeysEnding,
+  NamedPerson,
+  PersonDisabled,
+} from './notice-kinds.ts';
 
 /** Returns the hosts to which the webhooks of a user send. */
 export type ReadWebhooks = (tenant: TenantRecord, userId: number) => Promise<readonly string[]>;
@@ -68,7 +41,7 @@ const madeThings = `
  */
 export async function readEndingKeys(
   control: ControlDatabase,
-  { tenantId }: LeasedNotice,
+  tenantId: number,
   details: KeysEnding,
 ): Promise<EndingFacts | undefined> {
   const { day, madeBefore } = details;
@@ -90,7 +63,7 @@ export async function readEndingKeys(
  */
 export async function readMadeThings(
   control: ControlDatabase,
-  { tenantId }: LeasedNotice,
+  tenantId: number,
   details: PersonDisabled,
   webhooks: readonly string[] | undefined,
 ): Promise<DisabledFacts | undefined> {
@@ -106,4 +79,22 @@ export async function readMadeThings(
   const hosts = webhooks && { items: webhooks.slice(0, maxNames), count: webhooks.length };
   const count = row.keys.count + row.programs.count + (hosts ? hosts.count : 1);
   return count > 0 ? { ...details, ...row, webhooks: hosts ?? null } : undefined;
+}
+
+const personOf = `
+  select concat_ws(' ', first_name, last_name) as name, email from users where tenant_id = $1 and id = $2`;
+
+/**
+ * Reads the person for whom API clients acted that have ended.
+ * @returns undefined when the person was removed
+ */
+export async function readEndedClients(
+  control: ControlDatabase,
+  tenantId: number,
+  details: ClientsEnded,
+): Promise<(ClientsEnded & NamedPerson) | undefined> {
+  const values = [tenantId, details.userId];
+  const [person] = await queryControl<NamedPerson>(control, 'notices_person_of', personOf, values);
+
+  return person && { ...details, ...person };
 }

@@ -1,15 +1,14 @@
 import type { ControlDatabase, QueryControl } from '../../control/database.ts';
-import { type NoticeKind, noticeKinds } from './notice-requests.ts';
+import { type NoticeEvent, type NoticeMail, noticeKinds } from './notice-kinds.ts';
 import { type WaitingMail, WaitingMails } from './waiting-mails.ts';
 
 /** A notice that this process may send, or an event of which it informs administrators. */
-export interface LeasedNotice extends WaitingMail {
-  readonly kind: NoticeKind;
-  /** The facts of its kind. */
-  readonly details: object;
-  /** True for an event, which has neither a user nor an address. */
-  readonly isEvent: boolean;
-  /** The time since it was written, in ms. */
+export type LeasedNotice = WaitingNotice & (NoticeEvent | NoticeMail);
+
+interface WaitingNotice extends WaitingMail {
+  /** When it was written, in ISO 8601. */
+  readonly createdAt: string;
+  /** The time since then, in ms. */
   readonly ageMs: number;
   /** The notices of its kind to its recipient that were written in the day before it. */
   readonly earlier: number;
@@ -24,6 +23,7 @@ interface BegunNotice {
 
 const columns = `
   details, m.user_id is null and m.address is null as "isEvent",
+  to_json(m.created_at) #>> '{}' as "createdAt",
   (extract(epoch from now() - m.created_at) * 1000)::float8 as "ageMs",
   (select count(*)::int from account_notices e
     where e.kind = m.kind and e.id < m.id and e.created_at > m.created_at - interval '1 day'

@@ -1,22 +1,5 @@
 import { type ControlDatabase, type QueryControl, queryControl } from '../../control/database.ts';
 
-/** The kinds of notices that this build sends. */
-export const noticeKinds = ['keys_ending', 'person_disabled'] as const;
-export type NoticeKind = (typeof noticeKinds)[number];
-
-/** Keys of programs end. */
-export interface KeysEnding {
-  /** The day on which they end, in UTC: `2026-12-31`. */
-  readonly day: string;
-  /** Keys that were made later are not named. In ISO 8601. */
-  readonly madeBefore: string;
-}
-
-/** A person was disabled, who may have made what goes on. */
-export interface PersonDisabled {
-  readonly userId: number;
-}
-
 const insertDisabled = `
   insert into account_notices (tenant_id, kind, details)
   select tenant_id, 'person_disabled', jsonb_build_object('userId', id)
@@ -60,12 +43,30 @@ export async function addEndingNotices(control: ControlDatabase, now: number): P
   return (await queryControl(control, 'notices_insert_ending', insertEnding, values)).length > 0;
 }
 
-const removeOld = `
-  delete from account_notices where id in (
-    select id from account_notices where expires_at <= now() - interval '30 days'
-     order by expires_at limit 100 for update skip locked)`;
+/** The wrong codes of a person after which a notice is sent. */
+const noticedCodes = 5;
+const insertWrongCodes = `
+  insert into account_notices (tenant_id, user_id, kind, details, occasion, trace_id)
+  select tenant_id, user_id, 'wrong_codes', jsonb_build_object('ipAddress', $2::text),
+         user_id || ', ' || extract(epoch from since), $3
+    from wrong_codes where user_id = $1 and count >= ${noticedCodes}
+  on conflict on constraint account_notices_occasion_unique do nothing`;
 
-/** Removes some notices whose attempts ended 30 days ago. */
-export async function removeOldNotices(query: QueryControl): Promise<void> {
-  await query('notices_remove_old', removeOld, []);
+/**
+ * Lets a person learn of the fifth wrong code, once in the 24 hours for which they are counted.
+ * A trigger could not: a code is counted before it is compared.
+ */
+export async function addWrongCodesNotice(
+  control: ControlDatabase,
+  userId: number,
+  { ipAddress, traceId }: CodeOrigin,
+): Promise<void> {
+  const values = [userId, ipAddress, traceId];
+  await queryControl(control, 'notices_insert_wrong_codes', insertWrongCodes, values);
+}
+
+/** The request that had a code. */
+export interface CodeOrigin {
+  readonly ipAddress: string;
+  readonly traceId: string;
 }

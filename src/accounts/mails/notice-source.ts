@@ -5,9 +5,14 @@ import type { TenantRecord } from '../../control/records.ts';
 import { describeError } from '../../lib/log/describe-error.ts';
 import { composeNotice } from './compose-notice.ts';
 import type { BegunAttempt, MailSource, NotSent } from './mail-dispatcher.ts';
-import { type ReadWebhooks, readEndingKeys, readMadeThings } from './notice-facts.ts';
+import {
+  type ReadWebhooks,
+  readEndedClients,
+  readEndingKeys,
+  readMadeThings,
+} from './notice-facts.ts';
+import type { NoticeEvent } from './notice-kinds.ts';
 import { type LeasedNotice, NoticeQueue } from './notice-queue.ts';
-import { type KeysEnding, type PersonDisabled, removeOldNotices } from './notice-requests.ts';
 
 interface NoticeSourceOptions {
   readonly control: ControlDatabase;
@@ -73,12 +78,13 @@ export class NoticeSource implements MailSource<LeasedNotice> {
     return {
       attempt,
       email,
-      compose: () => composeNotice({ publicUrl, tenant, to: email, isLast }, notice),
+      compose: () =>
+        composeNotice({ publicUrl, tenant, to: email, at: notice.createdAt, isLast }, notice),
     };
   }
 
   /** Adds the notices of an event, unless there is nothing to say. */
-  async #inform(event: LeasedNotice, tenant: TenantRecord): Promise<void> {
+  async #inform(event: LeasedNotice & NoticeEvent, tenant: TenantRecord): Promise<void> {
     const facts = await this.#readFacts(event, tenant);
     if (facts === 'later') {
       const reason = 'the database of the tenant cannot be read';
@@ -90,23 +96,21 @@ export class NoticeSource implements MailSource<LeasedNotice> {
       if (!(await this.queue.endEvent(query, event))) return;
 
       if (facts) await query('notices_insert_for_managers', insertForManagers, [event.id, facts]);
-      await removeOldNotices(query);
     });
   }
 
   async #readFacts(
-    event: LeasedNotice,
+    event: LeasedNotice & NoticeEvent,
     tenant: TenantRecord,
   ): Promise<object | 'later' | undefined> {
     const { control } = this.#options;
-    if (event.kind === 'keys_ending') {
-      return readEndingKeys(control, event, event.details as KeysEnding);
-    }
+    const { tenantId } = event;
+    if (event.kind === 'keys_ending') return readEndingKeys(control, tenantId, event.details);
+    if (event.kind === 'clients_ended') return readEndedClients(control, tenantId, event.details);
 
-    const details = event.details as PersonDisabled;
-    const webhooks = await this.#readWebhooks(tenant, details.userId);
+    const webhooks = await this.#readWebhooks(tenant, event.details.userId);
     if (!webhooks && event.ageMs < maxWaitMs) return 'later';
-    return readMadeThings(control, event, details, webhooks);
+    return readMadeThings(control, tenantId, event.details, webhooks);
   }
 
   /** @returns undefined when the database of the tenant cannot be read */

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { type QueryControl, queryControl } from '../../../control/database.ts';
 import { owners } from '../../../control/secret-box.ts';
 import type { FieldErrors } from '../../../lib/runtime/field-error.ts';
+import { addWrongCodesNotice, type CodeOrigin } from '../../mails/notice-requests.ts';
 import type { AuthServices } from '../auth-services.ts';
 import { takeRecoveryCode } from './recovery-codes.ts';
 import { stepOfCode } from './totp.ts';
@@ -65,13 +66,15 @@ const takeStep = `
 /**
  * Compares a code with the factors of a person. A code of an app is counted as wrong before it
  * is compared, in the control database, wherever it comes from: a person gets at most ten wrong
- * ones in 24 hours, and then none of an app. Recovery codes go on.
+ * ones in 24 hours, and then none of an app. Recovery codes go on. The person gets a notice of
+ * the fifth one.
  * @returns how the code is taken; undefined for a wrong code
  */
 export async function checkCode(
   services: Pick<AuthServices, 'control' | 'secrets' | 'tokens'>,
   owner: CodeOwner,
   { code, recoveryCode }: SentCode,
+  origin: CodeOrigin,
 ): Promise<TakeCode | undefined> {
   const { tenantId, userId } = owner;
   if (recoveryCode !== undefined) {
@@ -96,6 +99,7 @@ export async function checkCode(
     };
   }
 
+  await addWrongCodesNotice(control, userId, origin);
   return undefined;
 }
 

@@ -60,7 +60,7 @@ function verifyLogin(services: AuthServices): TenantRoute {
       });
 
       return notingWrongCode(services, context, owner, async () => {
-        const takeCode = await checkCode(services, owner, body);
+        const takeCode = await checkCode(services, owner, body, context.origin);
         if (!takeCode) throw problem('invalid_code');
 
         return completeLogin(services, context, challenge, owner, async query => {
