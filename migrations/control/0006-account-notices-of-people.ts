@@ -89,8 +89,12 @@ export class AccountNoticesOfPeople extends Migration {
       begin
         if old.password_hash <> new.password_hash
            and coalesce(current_setting('app.renews_password', true), '') <> 'true' then
-          perform add_notice(
-            new.id, 'password_changed', jsonb_build_object('factors', factors_of(new.id)));
+          perform add_notice(new.id, 'password_changed', jsonb_build_object(
+            'factors', factors_of(new.id),
+            -- The link is marked as used before, in this transaction.
+            'isByLink', exists (
+              select from mail_deliveries
+               where user_id = new.id and kind = 'reset' and used_at = now())));
         end if;
 
         if (old.role_id, old.scope) is distinct from (new.role_id, new.scope) then

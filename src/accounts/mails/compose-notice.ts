@@ -193,12 +193,7 @@ function personMail(
 }
 
 function passwordMail(context: NoticeContext, details: DetailsOf<'password_changed'>): Message {
-  const { factors } = details;
-  // What SQL of an operator ends is not known.
-  const ended =
-    details.by === 'person'
-      ? ['All sessions have ended, and so have the API clients that acted for you.']
-      : [];
+  const { factors, isByLink, by } = details;
   const left =
     factors.length === 0
       ? 'Your account has no second factor.'
@@ -208,10 +203,18 @@ function passwordMail(context: NoticeContext, details: DetailsOf<'password_chang
 
   return personMail(context, {
     subject: `Your password for ${context.tenant.name} was changed`,
-    change: 'A new password was set.',
+    change: isByLink ? 'A new password was set by the link of a mail.' : 'A new password was set.',
     by: details,
-    effects: [...ended, left],
+    effects: [...endedTexts(isByLink, by), left],
   });
+}
+
+/** Says what has ended with a password; nothing where SQL may have set it. */
+function endedTexts(isByLink: boolean, by: ChangedBy['by']): string[] {
+  if (isByLink) {
+    return ['All sessions have ended, and so have the API clients that acted for you.'];
+  }
+  return by === 'person' ? ['Your other sessions have ended.'] : [];
 }
 
 function factorsRemovedMail(

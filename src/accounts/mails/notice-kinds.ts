@@ -112,6 +112,8 @@ interface MailDetails {
   person_disabled: DisabledFacts;
   clients_ended: ClientsEnded & NamedPerson;
   password_changed: ChangedBy & {
+    /** True if the link of a mail has set the password. */
+    readonly isByLink: boolean;
     readonly factors: readonly (NamedFactor & { readonly addedAt: string })[];
   };
   factor_added: ChangedBy & NamedFactor;

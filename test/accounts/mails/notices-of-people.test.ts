@@ -89,7 +89,7 @@ describe('notices to people on changes of their accounts', () => {
       expect(text).to.match(/^Subject: Your password for .* was changed/m);
       expect(text).to.match(
         new RegExp(
-          `^A new password was set.\\n${today} at \\d\\d:\\d\\d UTC, network 198.51.100.7$`,
+          `^A new password was set by the link of a mail.\\n${today} at \\d\\d:\\d\\d UTC, network 198.51.100.7$`,
           'm',
         ),
       );
@@ -117,6 +117,27 @@ describe('notices to people on changes of their accounts', () => {
         expect(text).to.include('Your account has no second factor.');
         expect(text).to.not.include('All sessions have ended');
       }
+    });
+
+    it('a person learns of a new password that was set while logged in, and keeps API clients', async () => {
+      const { person, client } = await add();
+      const { id } = await addClient(world.installation, 'acme', person.email, 'Goes on');
+
+      const newPassword = `a new password ${randomBytes(6).toString('hex')}`;
+      const changed = await client.put('/api/v1/auth/password', { newPassword });
+      expect(changed.status, JSON.stringify(changed.body)).to.equal(204);
+
+      const text = await onlyNotice(person);
+      expect(text).to.match(/A new password was set\.\n.* UTC, network 127\.0\.0\.1\n/);
+      expect(text).to.include('Your other sessions have ended.');
+      expect(text).to.not.include('API clients');
+      expect(text).to.not.include(newPassword);
+      const rows = await controlSql(
+        world,
+        'select from api_clients where id = ? and revoked_at is null',
+        [id],
+      );
+      expect(rows).to.have.length(1);
     });
 
     it('neither a first password nor a hash that a login renews is a new password', async () => {
