@@ -3,7 +3,11 @@ import type { QueryControl } from './database.ts';
 import { isRunning } from './running-process.ts';
 
 /** The control migrations that add what a former build does not know. */
-export const addedBy = { programs: '0002-programs', secondFactors: '0004-second-factors' } as const;
+export const addedBy = {
+  programs: '0002-programs',
+  secondFactors: '0004-second-factors',
+  passkeys: '0007-passkeys',
+} as const;
 
 const formerBuild = `
   select from processes p

@@ -33,7 +33,7 @@ interface TenantRow
 const tenants = `
   select t.id::float8 as id, t.guid, t.slug, t.name,
          array(select slug from tenant_slugs where tenant_guid = t.guid and alias_until is not null) as "formerSlugs",
-         app_id as "appId", app_url as "appUrl", features, t.status,
+         app_id as "appId", app_url as "appUrl", passkey_origins as "passkeyOrigins", features, t.status,
          isolated as "isIsolated", schema_version as "schemaVersion", compatible_from as "compatibleFrom",
          database_name as "databaseName", role_name as "roleName", role_password as "rolePassword",
          s.name as "serverName", s.address as "serverAddress", s.identity as "serverIdentity",

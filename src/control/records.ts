@@ -20,6 +20,8 @@ export interface TenantRecord extends SchemaVersion {
    * that of all tenants.
    */
   readonly appUrl: string | undefined;
+  /** The origins of pages with passkeys, beside that of `appUrl`. */
+  readonly passkeyOrigins: readonly string[];
   readonly features: readonly string[];
   readonly status: TenantStatus;
   /** True for a tenant that sends no mail, and whose legacy clients get no access. */
@@ -44,7 +46,7 @@ export interface SessionRecord {
   readonly tenantId: number;
   readonly userId: number;
   readonly revoked: boolean;
-  /** What the person has proved, by RFC 8176: `pwd`, `otp`. */
+  /** What the person has proved, by RFC 8176: `pwd`, `otp`, `pop`, `user`. */
   readonly methods: readonly string[];
   /** True if new passwords of an account without a second factor have to be longer. */
   readonly passwordIsShort: boolean;

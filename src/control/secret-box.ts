@@ -223,6 +223,12 @@ export const owners = {
   programKey: (keyId: string): string => `program_key:${keyId}`,
   /** The key of an authenticator app. */
   factor: (tenantGuid: string, factorId: string): string => `factor:${tenantGuid}:${factorId}`,
+  /**
+   * The challenge of a passkey.
+   * @param purpose what it is good for
+   */
+  passkeyChallenge: (tenantGuid: string, purpose: string): string =>
+    `passkey_challenge:${tenantGuid}:${purpose}`,
   /** The key that proves who has written an archive of a tenant. */
   archiveKey: (installationId: string): string => `archive_key:${installationId}`,
   canary: (installationId: string): string => `canary:${installationId}`,

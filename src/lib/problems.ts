@@ -21,6 +21,7 @@ export const problems = {
   invalid_credentials: { status: 401, title: 'The e-mail address or the password is not right' },
   second_factor_required: { status: 401, title: 'The login needs a second factor' },
   invalid_code: { status: 401, title: 'The code of the second factor is not accepted' },
+  invalid_passkey: { status: 401, title: 'The passkey is not accepted' },
   invalid_challenge: { status: 401, title: 'The login has ended: begin it again' },
   invalid_refresh_token: { status: 401, title: 'The refresh token is not valid' },
   tenant_required: { status: 403, title: 'The X-Tenant header must name an active tenant' },
@@ -101,6 +102,8 @@ export interface ProblemMembers {
   readonly challenge?: string;
   /** The ways in which the login can be completed. */
   readonly methods?: readonly string[];
+  /** The options with which a browser asks for a passkey (WebAuthn). */
+  readonly passkey?: object;
   /** The text that sets up a second factor, in the body of `login/setup`. */
   readonly setupToken?: string;
 }

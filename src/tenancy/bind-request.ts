@@ -23,7 +23,13 @@ export function bindTenant(
   ctx.state.context = new RequestContext(
     services,
     tenant,
-    { traceId, ipAddress, userAgent: ctx.req.headers['user-agent'] ?? '', bypassCache },
+    {
+      traceId,
+      ipAddress,
+      userAgent: ctx.req.headers['user-agent'] ?? '',
+      webOrigin: ctx.req.headers.origin,
+      bypassCache,
+    },
     ctx.res,
     deadline,
   );

@@ -27,6 +27,8 @@ export interface Origin {
   readonly userAgent: string;
   /** True when the request refuses a cached response (`Cache-Control: no-cache`). */
   readonly bypassCache: boolean;
+  /** The origin of the page that sent it, as a browser says; undefined without one. */
+  readonly webOrigin: string | undefined;
 }
 
 /** The services that a request's context uses. */

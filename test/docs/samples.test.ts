@@ -19,8 +19,8 @@ import { use } from '../support/use.ts';
 
 /**
  * Samples that need what only their reader has: the token of a mail, an API client, the id of a
- * key, a code of an app, or a role, which an earlier sample has deleted. The rest is pasted as
- * printed.
+ * key, a code of an app, a passkey, or a role, which an earlier sample has deleted. The rest is
+ * pasted as printed.
  */
 const needsMore = [
   'postAuthRefresh',
@@ -28,6 +28,10 @@ const needsMore = [
   'postAuthLoginVerify',
   'postAuthLoginSetup',
   'postAuthLoginSetupConfirm',
+  'postAuthLoginPasskeyOptions',
+  'postAuthLoginPasskey',
+  'postAuthFactorsPasskeysOptions',
+  'postAuthFactorsPasskeys',
   'postAuthFactorsByIdConfirm',
   'postAuthFactorsRecoveryCodes',
   'deleteAuthFactorsById',

@@ -99,7 +99,7 @@ export interface paths {
         put?: never;
         /**
          * Prove your password again, for what needs a proof of the last five minutes
-         * @description To make a key of a program, or to change your second factors, needs one: a login, or this. A person with a second factor sends a code, too. A wrong password counts as a failed login, and ends no session.
+         * @description To make a key of a program, or to change your second factors, needs one: a login, or this. A person with a second factor sends a code or a passkey, too. Without one, 401 `second_factor_required` has the options for passkeys. A wrong password counts as a failed login, and ends no session.
          *
          *     Needs a token.
          */
@@ -317,7 +317,7 @@ export interface paths {
         put?: never;
         /**
          * Complete a login by a second factor
-         * @description Takes the `challenge` of a login that was refused with `second_factor_required`, once, with at most five codes. After ten wrong codes in 24 hours, only recovery codes are accepted for the rest of them.
+         * @description Takes the `challenge` of a login that was refused with `second_factor_required`, once, with at most five codes or passkeys. After ten wrong codes in 24 hours, only recovery codes and passkeys are accepted for the rest of them.
          *
          *     Needs `X-Tenant`, but no token.
          */
@@ -364,6 +364,50 @@ export interface paths {
          * @description Needs `X-Tenant`, but no token.
          */
         post: operations["postAuthLoginSetupConfirm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/login/passkey/options": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Get the options for a login by a passkey alone
+         * @description They are the same for everybody: the authenticator offers the passkeys that it has for the host of the page.
+         *
+         *     Needs `X-Tenant`, but no token.
+         */
+        post: operations["postAuthLoginPasskeyOptions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/login/passkey": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Log in with a passkey alone
+         * @description For a passkey whose authenticator has recognised its user, by a PIN or a finger. Each signature is good once, within five minutes after its options.
+         *
+         *     Needs `X-Tenant`, but no token.
+         */
+        post: operations["postAuthLoginPasskey"];
         delete?: never;
         options?: never;
         head?: never;
@@ -428,6 +472,50 @@ export interface paths {
          *     Needs a token.
          */
         post: operations["postAuthFactorsByIdConfirm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/factors/passkeys/options": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Get the options with which your browser makes a passkey
+         * @description The passkey works on pages of the host of `Origin`, if it is one of the pages of the tenant, else on those of the tenant's first page. Needs a proof of your password of the last five minutes, and of your second factor if you have one: a login, or `POST /api/v1/auth/verify`.
+         *
+         *     Needs a token.
+         */
+        post: operations["postAuthFactorsPasskeysOptions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/factors/passkeys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add a passkey as second factor
+         * @description Logins need a second factor from then on. Needs a proof of your password of the last five minutes, and of your second factor if you have one: a login, or `POST /api/v1/auth/verify`.
+         *
+         *     Needs a token.
+         */
+        post: operations["postAuthFactorsPasskeys"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2112,7 +2200,7 @@ export interface components {
              */
             Outcome: "succeeded" | "failed";
             /** @description Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not confirmed yet. `more_failures`: those of a user in an hour after the first 20. `unknown_address`: all of an hour whose address no user has. */
-            FailureReason: ("wrong_password" | "account_inactive" | "invalid_code" | "more_failures" | "unknown_address") | null;
+            FailureReason: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "more_failures" | "unknown_address") | null;
             /** @description The IPv4 address, or the IPv6 network of 64 bits; null for several logins. */
             Network: string | null;
             /** @description The program of the client, as it names itself: the first 60 characters of `User-Agent`; null if it names none, and for several logins. */
@@ -2140,6 +2228,32 @@ export interface components {
             /** @description Ten codes, each of which stands in once for a lost factor; empty unless the factor is the first one. No other response has them. */
             recoveryCodes: string[];
         };
+        /** PasskeyRequestOptions */
+        PasskeyRequestOptions: {
+            /** @description What the authenticator has to sign, once, within five minutes, in base64url. */
+            challenge: string;
+            /** @description The host of the page. */
+            rpId: string;
+            /** @description The time in which it has to, in ms. */
+            timeout: number;
+            /**
+             * @description `required`: the authenticator has to recognise its user.
+             * @enum {string}
+             */
+            userVerification: "preferred" | "required";
+            /** @description Empty: the authenticator offers what it has for the host. */
+            allowCredentials: {
+                /**
+                 * @description Always `public-key`.
+                 * @constant
+                 */
+                type: "public-key";
+                /** @description The name of the passkey, in base64url. */
+                id: string;
+                /** @description The ways to its authenticator, as hints. */
+                transports: string[];
+            }[];
+        };
         /** Factor */
         Factor: {
             /** @description The id of the factor, for `DELETE`. */
@@ -2161,6 +2275,76 @@ export interface components {
         };
         /** ConfirmedFactor */
         ConfirmedFactor: {
+            /** @description Ten codes, each of which stands in once for a lost factor; empty unless the factor is the first one. No other response has them. */
+            recoveryCodes: string[];
+        };
+        /** PasskeyCreationOptions */
+        PasskeyCreationOptions: {
+            /** @description What the authenticator has to sign, once, within five minutes, in base64url. */
+            challenge: string;
+            /** @description Where the passkey will work. */
+            rp: {
+                /** @description The host of the page. */
+                id: string;
+                /** @description The name of the tenant. */
+                name: string;
+            };
+            /** @description You, as your authenticator shows it. */
+            user: {
+                /** @description Names you in the authenticator, and says nothing else; in base64url. */
+                id: string;
+                /** @description Your e-mail address. */
+                name: string;
+                /** @description The same address, for authenticators that show two names. */
+                displayName: string;
+            };
+            /** @description The algorithms that the service knows. */
+            pubKeyCredParams: {
+                /**
+                 * @description Always `public-key`.
+                 * @constant
+                 */
+                type: "public-key";
+                /** @description The number of the algorithm in the registry of COSE. */
+                alg: number;
+            }[];
+            /** @description The time in which it has to, in ms. */
+            timeout: number;
+            /**
+             * @description No statement about the make of the authenticator.
+             * @constant
+             */
+            attestation: "none";
+            /** @description The passkeys that you have already. */
+            excludeCredentials: {
+                /**
+                 * @description Always `public-key`.
+                 * @constant
+                 */
+                type: "public-key";
+                /** @description The name of the passkey, in base64url. */
+                id: string;
+                /** @description The ways to its authenticator, as hints. */
+                transports: string[];
+            }[];
+            /** @description What is preferred of the authenticator. */
+            authenticatorSelection: {
+                /**
+                 * @description The authenticator should store the passkey, so that it can offer it by itself.
+                 * @constant
+                 */
+                residentKey: "preferred";
+                /**
+                 * @description The authenticator should recognise its user.
+                 * @constant
+                 */
+                userVerification: "preferred";
+            };
+        };
+        /** AddedPasskey */
+        AddedPasskey: {
+            /** @description The id of the factor, for `DELETE`. */
+            id: string;
             /** @description Ten codes, each of which stands in once for a lost factor; empty unless the factor is the first one. No other response has them. */
             recoveryCodes: string[];
         };
@@ -2722,7 +2906,7 @@ export interface components {
              * @description What is wrong. A code keeps its meaning.
              * @enum {string}
              */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "wrong_state" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "second_factor_required" | "invalid_code" | "invalid_challenge" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "verification_required" | "second_factor_setup_required" | "origin_not_allowed" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "wrong_state" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "second_factor_required" | "invalid_code" | "invalid_passkey" | "invalid_challenge" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "verification_required" | "second_factor_setup_required" | "origin_not_allowed" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -2741,8 +2925,10 @@ export interface components {
             }[];
             /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
             challenge?: string;
-            /** @description Of `second_factor_required`: what completes it, `totp` or `recoveryCode`. */
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
             methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: Record<string, never>;
             /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
             setupToken?: string;
             /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
@@ -3072,6 +3258,52 @@ export interface components {
                     status?: 400;
                     /** @enum {unknown} */
                     code?: "validation_failed" | "malformed_json" | "invalid_request" | "wrong_state" | "limit_reached";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `wrong_state`: The state of the record does not allow this
+         *     `limit_reached`: The tenant has no room for more of these records
+         */
+        "Problem400-validation_failed-invalid_request-wrong_state-limit_reached": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "wrong_state" | "limit_reached";
                 };
             };
         };
@@ -3733,8 +3965,10 @@ export interface components {
          *     `invalid_credentials`: The e-mail address or the password is not right
          *     `second_factor_required`: The login needs a second factor
          *     `invalid_code`: The code of the second factor is not accepted
+         *     `invalid_passkey`: The passkey is not accepted
+         *     `invalid_challenge`: The login has ended: begin it again
          */
-        "Problem401-unauthorized-invalid_token-token_expired-invalid_credentials-second_factor_required-invalid_code": {
+        "Problem401-unauthorized-invalid_token-token_expired-invalid_credentials-second_factor_required-invalid_code-invalid_passkey-invalid_challenge": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 RateLimit: components["headers"]["RateLimit"];
@@ -3759,7 +3993,7 @@ export interface components {
                     /** @constant */
                     status?: 401;
                     /** @enum {unknown} */
-                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "second_factor_required" | "invalid_code";
+                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "second_factor_required" | "invalid_code" | "invalid_passkey" | "invalid_challenge";
                 };
             };
         };
@@ -3790,6 +4024,70 @@ export interface components {
                     status?: 401;
                     /** @enum {unknown} */
                     code?: "unauthorized";
+                };
+            };
+        };
+        /**
+         * @description `invalid_code`: The code of the second factor is not accepted
+         *     `invalid_passkey`: The passkey is not accepted
+         *     `invalid_challenge`: The login has ended: begin it again
+         */
+        "Problem401-invalid_code-invalid_passkey-invalid_challenge": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#invalid_code",
+                 *       "title": "The code of the second factor is not accepted",
+                 *       "status": 401,
+                 *       "code": "invalid_code",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "invalid_code" | "invalid_passkey" | "invalid_challenge";
+                };
+            };
+        };
+        /** @description `invalid_challenge`: The login has ended: begin it again */
+        "Problem401-invalid_challenge": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#invalid_challenge",
+                 *       "title": "The login has ended: begin it again",
+                 *       "status": 401,
+                 *       "code": "invalid_challenge",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "invalid_challenge";
                 };
             };
         };
@@ -3826,8 +4124,8 @@ export interface components {
                 };
             };
         };
-        /** @description `invalid_challenge`: The login has ended: begin it again */
-        "Problem401-invalid_challenge": {
+        /** @description `invalid_passkey`: The passkey is not accepted */
+        "Problem401-invalid_passkey": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 RateLimit: components["headers"]["RateLimit"];
@@ -3841,10 +4139,10 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "/docs/errors#invalid_challenge",
-                 *       "title": "The login has ended: begin it again",
+                 *       "type": "/docs/errors#invalid_passkey",
+                 *       "title": "The passkey is not accepted",
                  *       "status": 401,
-                 *       "code": "invalid_challenge",
+                 *       "code": "invalid_passkey",
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
@@ -3852,7 +4150,7 @@ export interface components {
                     /** @constant */
                     status?: 401;
                     /** @enum {unknown} */
-                    code?: "invalid_challenge";
+                    code?: "invalid_passkey";
                 };
             };
         };
@@ -3888,6 +4186,41 @@ export interface components {
                     status?: 401;
                     /** @enum {unknown} */
                     code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_code";
+                };
+            };
+        };
+        /**
+         * @description `unauthorized`: An access token is needed
+         *     `invalid_token`: The access token is not valid
+         *     `token_expired`: The access token has expired
+         *     `invalid_passkey`: The passkey is not accepted
+         */
+        "Problem401-unauthorized-invalid_token-token_expired-invalid_passkey": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#unauthorized",
+                 *       "title": "An access token is needed",
+                 *       "status": 401,
+                 *       "code": "unauthorized",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_passkey";
                 };
             };
         };
@@ -4708,6 +5041,39 @@ export interface operations {
                     code?: string | null;
                     /** @description A recovery code, in place of `code`. Null: as in a new record without it. */
                     recoveryCode?: string | null;
+                    /** @description In place of `code`: `toJSON()` of what `navigator.credentials.get` has returned for the options `passkey` of the refused request. Null: as in a new record without it. */
+                    passkey?: {
+                        /**
+                         * Format: base64url
+                         * @description The name of the passkey, in base64url.
+                         */
+                        id: string;
+                        /** @description What the authenticator has signed. */
+                        response: {
+                            /**
+                             * Format: base64url
+                             * @description What the browser says of the page and the challenge, in base64url.
+                             */
+                            clientDataJSON: string;
+                            /**
+                             * Format: base64url
+                             * @description What the authenticator says, in base64url.
+                             */
+                            authenticatorData: string;
+                            /**
+                             * Format: base64url
+                             * @description The signature of both, in base64url.
+                             */
+                            signature: string;
+                            /**
+                             * Format: base64url
+                             * @description The person, as `user.id` of the creation has it; needed for a login alone.
+                             */
+                            userHandle?: string;
+                        };
+                    } | null;
+                    /** @description With `passkey`: the `challenge` of the refused request. Null: as in a new record without it. */
+                    challenge?: string | null;
                 };
             };
         };
@@ -4733,7 +5099,7 @@ export interface operations {
                 };
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
-            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired-invalid_credentials-second_factor_required-invalid_code"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired-invalid_credentials-second_factor_required-invalid_code-invalid_passkey-invalid_challenge"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -4869,7 +5235,7 @@ export interface operations {
                     UserId?: number | number[];
                     Method?: string | string[];
                     Outcome?: ("succeeded" | "failed") | ("succeeded" | "failed")[];
-                    FailureReason?: ("wrong_password" | "account_inactive" | "invalid_code" | "more_failures" | "unknown_address") | ("wrong_password" | "account_inactive" | "invalid_code" | "more_failures" | "unknown_address")[];
+                    FailureReason?: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "more_failures" | "unknown_address") | ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "more_failures" | "unknown_address")[];
                     Network?: string | string[];
                     UserAgent?: string | string[];
                     Count?: number | number[];
@@ -5005,7 +5371,7 @@ export interface operations {
                          */
                         Outcome: "succeeded" | "failed";
                         /** @description Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not confirmed yet. `more_failures`: those of a user in an hour after the first 20. `unknown_address`: all of an hour whose address no user has. */
-                        FailureReason: ("wrong_password" | "account_inactive" | "invalid_code" | "more_failures" | "unknown_address") | null;
+                        FailureReason: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "more_failures" | "unknown_address") | null;
                         /** @description The IPv4 address, or the IPv6 network of 64 bits; null for several logins. */
                         Network: string | null;
                         /** @description The program of the client, as it names itself: the first 60 characters of `User-Agent`; null if it names none, and for several logins. */
@@ -5048,7 +5414,7 @@ export interface operations {
                     UserId?: number | number[];
                     Method?: string | string[];
                     Outcome?: ("succeeded" | "failed") | ("succeeded" | "failed")[];
-                    FailureReason?: ("wrong_password" | "account_inactive" | "invalid_code" | "more_failures" | "unknown_address") | ("wrong_password" | "account_inactive" | "invalid_code" | "more_failures" | "unknown_address")[];
+                    FailureReason?: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "more_failures" | "unknown_address") | ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "more_failures" | "unknown_address")[];
                     Network?: string | string[];
                     UserAgent?: string | string[];
                     Count?: number | number[];
@@ -5421,6 +5787,37 @@ export interface operations {
                     code?: string | null;
                     /** @description A recovery code, in place of `code`. Null: as in a new record without it. */
                     recoveryCode?: string | null;
+                    /** @description In place of `code`: `toJSON()` of what `navigator.credentials.get` has returned for the options `passkey` of the refused request. Null: as in a new record without it. */
+                    passkey?: {
+                        /**
+                         * Format: base64url
+                         * @description The name of the passkey, in base64url.
+                         */
+                        id: string;
+                        /** @description What the authenticator has signed. */
+                        response: {
+                            /**
+                             * Format: base64url
+                             * @description What the browser says of the page and the challenge, in base64url.
+                             */
+                            clientDataJSON: string;
+                            /**
+                             * Format: base64url
+                             * @description What the authenticator says, in base64url.
+                             */
+                            authenticatorData: string;
+                            /**
+                             * Format: base64url
+                             * @description The signature of both, in base64url.
+                             */
+                            signature: string;
+                            /**
+                             * Format: base64url
+                             * @description The person, as `user.id` of the creation has it; needed for a login alone.
+                             */
+                            userHandle?: string;
+                        };
+                    } | null;
                 };
             };
         };
@@ -5448,7 +5845,7 @@ export interface operations {
                 };
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
-            401: components["responses"]["Problem401-invalid_code-invalid_challenge"];
+            401: components["responses"]["Problem401-invalid_code-invalid_passkey-invalid_challenge"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             408: components["responses"]["Problem408"];
             413: components["responses"]["Problem413"];
@@ -5576,6 +5973,154 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
             401: components["responses"]["Problem401-invalid_code-invalid_challenge"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthLoginPasskeyOptions: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The guid of the tenant, or its slug. */
+                "X-Tenant": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "challenge": "the challenge",
+                     *       "rpId": "the rpId",
+                     *       "timeout": 1,
+                     *       "userVerification": "preferred",
+                     *       "allowCredentials": [
+                     *         {
+                     *           "type": "public-key",
+                     *           "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *           "transports": [
+                     *             "the "
+                     *           ]
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PasskeyRequestOptions"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthLoginPasskey: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The guid of the tenant, or its slug. */
+                "X-Tenant": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "passkey": {
+                 *         "id": "q83vEjRWeJA",
+                 *         "response": {
+                 *           "clientDataJSON": "eyJ0eXBlIjoid2ViYXV0aG4uZ2V0In0",
+                 *           "authenticatorData": "SZYN5Q",
+                 *           "signature": "MEUCIQ",
+                 *           "userHandle": "EjRWeBI0RniStBI0VniStA"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": {
+                    /** @description `toJSON()` of the credential that `navigator.credentials.get` has returned. */
+                    passkey: {
+                        /**
+                         * Format: base64url
+                         * @description The name of the passkey, in base64url.
+                         */
+                        id: string;
+                        /** @description What the authenticator has signed. */
+                        response: {
+                            /**
+                             * Format: base64url
+                             * @description What the browser says of the page and the challenge, in base64url.
+                             */
+                            clientDataJSON: string;
+                            /**
+                             * Format: base64url
+                             * @description What the authenticator says, in base64url.
+                             */
+                            authenticatorData: string;
+                            /**
+                             * Format: base64url
+                             * @description The signature of both, in base64url.
+                             */
+                            signature: string;
+                            /**
+                             * Format: base64url
+                             * @description The person, as `user.id` of the creation has it; needed for a login alone.
+                             */
+                            userHandle?: string;
+                        };
+                    };
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "the access token, a JWT",
+                     *       "refreshToken": "the refresh token",
+                     *       "entityType": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LoginResponse"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-invalid_passkey"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             408: components["responses"]["Problem408"];
             413: components["responses"]["Problem413"];
@@ -5738,6 +6283,167 @@ export interface operations {
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired-invalid_code"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            410: components["responses"]["Problem410-gone"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthFactorsPasskeysOptions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "challenge": "the challenge",
+                     *       "rp": {
+                     *         "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *         "name": "the name"
+                     *       },
+                     *       "user": {
+                     *         "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *         "name": "the name",
+                     *         "displayName": "the displayName"
+                     *       },
+                     *       "pubKeyCredParams": [
+                     *         {
+                     *           "type": "public-key",
+                     *           "alg": 1
+                     *         }
+                     *       ],
+                     *       "timeout": 1,
+                     *       "attestation": "none",
+                     *       "excludeCredentials": [
+                     *         {
+                     *           "type": "public-key",
+                     *           "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *           "transports": [
+                     *             "the "
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "authenticatorSelection": {
+                     *         "residentKey": "preferred",
+                     *         "userVerification": "preferred"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PasskeyCreationOptions"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request-wrong_state-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthFactorsPasskeys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "My laptop",
+                 *       "passkey": {
+                 *         "id": "q83vEjRWeJA",
+                 *         "response": {
+                 *           "clientDataJSON": "eyJ0eXBlIjoid2ViYXV0aG4uY3JlYXRlIn0",
+                 *           "attestationObject": "o2Nm"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": {
+                    /**
+                     * @description undefined Null: as in a new record without it.
+                     * @default Passkey
+                     */
+                    name?: string | null;
+                    /** @description `toJSON()` of the credential that `navigator.credentials.create` has returned. */
+                    passkey: {
+                        /**
+                         * Format: base64url
+                         * @description The name of the passkey, in base64url.
+                         */
+                        id: string;
+                        /** @description What the authenticator has made. */
+                        response: {
+                            /**
+                             * Format: base64url
+                             * @description What the browser says of the page and the challenge, in base64url.
+                             */
+                            clientDataJSON: string;
+                            /**
+                             * Format: base64url
+                             * @description The public key and its origin, in base64url.
+                             */
+                            attestationObject: string;
+                            /**
+                             * @description The ways to the authenticator, such as `internal` or `usb`.
+                             * @default []
+                             */
+                            transports?: string[];
+                        };
+                    };
+                };
+            };
+        };
+        responses: {
+            /** @description Created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "recoveryCodes": [
+                     *         "the "
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AddedPasskey"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired-invalid_passkey"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];

@@ -3,8 +3,14 @@ import type { components } from './api.ts';
 /** The response to a login or a refresh. */
 export type LoginResponse = components['schemas']['LoginResponse'];
 
-/** What completes a login: a code of an authenticator app, or a recovery code. */
-export type SecondFactor = { readonly code: string } | { readonly recoveryCode: string };
+/**
+ * What completes a login: a code of an authenticator app, a recovery code, or `toJSON()` of what
+ * `navigator.credentials.get` has returned for `problem.passkey` of the refused login.
+ */
+export type SecondFactor =
+  | { readonly code: string }
+  | { readonly recoveryCode: string }
+  | { readonly passkey: object };
 
 /** The two tokens of a session. */
 export type Tokens = Pick<LoginResponse, 'accessToken' | 'refreshToken'>;

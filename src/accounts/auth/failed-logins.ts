@@ -12,7 +12,12 @@ const maxWaiting = 5_000;
 const rowsPerHour = 20;
 
 /** The reasons of one failed login of a person. */
-const reasonsOfOne = ['wrong_password', 'account_inactive', 'invalid_code'] as const;
+const reasonsOfOne = [
+  'wrong_password',
+  'account_inactive',
+  'invalid_code',
+  'invalid_passkey',
+] as const;
 /** The reasons of failed logins, also of rows that stand for several. */
 export const failureReasons = [...reasonsOfOne, 'more_failures', 'unknown_address'] as const;
 

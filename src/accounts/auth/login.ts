@@ -6,7 +6,7 @@ import { problem } from '../../lib/problems.ts';
 import { lacksSecondFactor } from '../../tenancy/caller.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
-import { factorMethods } from './factors/check-code.ts';
+import { wantedProof } from './factors/factor-proof.ts';
 import type { FailedAccount } from './failed-logins.ts';
 import { hashRequester } from './hash-queue.ts';
 import { issueTokens, loadTokenHolder, loginResponse } from './issue-tokens.ts';
@@ -100,7 +100,11 @@ export function login(services: AuthServices): TenantRoute {
         if (opening.outcome === 'opened') {
           return issueTokens(services, tenant, holder, opening.token, passwordOnly);
         }
-        if (opening.outcome === 'second_factor') throw factorRequired(opening.challenge);
+        if (opening.outcome === 'second_factor') {
+          const owner = { tenantId: tenant.id, userId: holder.user.id };
+          const members = await wantedProof(services, context, owner, opening.challenge);
+          throw problem('second_factor_required', { members });
+        }
         if (opening.outcome === 'setup') throw setupRequired(opening.setupToken);
         if (opening.outcome === 'refused') break;
       }
@@ -108,13 +112,6 @@ export function login(services: AuthServices): TenantRoute {
       failedLogins.note({ tenantId: tenant.id, ...failed, methods: passwordOnly, client });
       throw problem('invalid_credentials');
     },
-  });
-}
-
-/** The problem of a right password, which the second factor has to complete. */
-function factorRequired(challenge: string) {
-  return problem('second_factor_required', {
-    members: { challenge, methods: factorMethods },
   });
 }
 

@@ -145,7 +145,7 @@ const addOne = `
 export async function addMethod(
   query: QueryControl,
   sessionId: string,
-  method: 'otp',
+  method: 'otp' | 'pop',
 ): Promise<void> {
   await query('add_method', addOne, [sessionId, method]);
 }

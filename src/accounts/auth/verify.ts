@@ -13,16 +13,18 @@ import type { Caller } from '../../tenancy/caller.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import type { AuthServices } from './auth-services.ts';
+import { createChallenge, findChallenge, takeChallenge } from './factors/challenges.ts';
 import {
-  checkCode,
-  codeFields,
-  errorsOfCodes,
-  factorMethods,
-  type SentCode,
-  type TakeCode,
-} from './factors/check-code.ts';
+  checkProof,
+  errorsOfProof,
+  type FactorProof,
+  proofFields,
+  type SentProof,
+  wantedProof,
+} from './factors/factor-proof.ts';
 import { lockAccountOf } from './factors/factor-store.ts';
 import { hashRequester } from './hash-queue.ts';
+import { isShortPassword } from './new-password.ts';
 import { passwordLength } from './passwords.ts';
 import { addMethod } from './sessions.ts';
 
@@ -62,7 +64,7 @@ const ownAccount = `
                   where f.tenant_id = u.tenant_id and f.user_id = u.id and f.confirmed_at is not null) as "hasFactor"
     from users u where id = $1 and tenant_id = $2`;
 const verifySession = `
-  update sessions set verified_at = now()
+  update sessions set verified_at = now(), password_is_short = $4
    where id = $1::uuid and revoked_at is null
      and exists (select from users u where u.id = user_id and u.id = $2 and password_hash = $3)
   returning to_json(now() + interval '${proofLifetime}') #>> '{}' as until`;
@@ -79,7 +81,8 @@ export function verify(services: AuthServices): TenantRoute {
     summary: 'Prove your password again, for what needs a proof of the last five minutes',
     description:
       'To make a key of a program, or to change your second factors, needs one: a login, or this. A ' +
-      'person with a second factor sends a code, too. A wrong password counts as a failed login, ' +
+      'person with a second factor sends a code or a passkey, too. Without one, 401 ' +
+      '`second_factor_required` has the options for passkeys. A wrong password counts as a failed login, ' +
       'and ends no session.',
     body: z.object({
       password: z
@@ -87,12 +90,24 @@ export function verify(services: AuthServices): TenantRoute {
         .min(1)
         .max(passwordLength.max * 8)
         .describe('The password of the user.'),
-      ...codeFields,
+      ...proofFields,
+      challenge: z
+        .string()
+        .max(100)
+        .optional()
+        .describe('With `passkey`: the `challenge` of the refused request.'),
     }),
     example: { password: 'the password that npm start printed' },
     bodyLimit: bodyLimits.auth,
     rateLimit: 'login',
-    problems: ['invalid_credentials', 'invalid_code', 'second_factor_required', 'wrong_state'],
+    problems: [
+      'invalid_credentials',
+      'invalid_challenge',
+      'invalid_code',
+      'invalid_passkey',
+      'second_factor_required',
+      'wrong_state',
+    ],
     response: z
       .object({ verifiedUntil: timestamp().describe('When the proof ends.') })
       .meta({ title: 'Verification' }),
@@ -111,24 +126,27 @@ export function verify(services: AuthServices): TenantRoute {
       const matches = await passwords.verify(user?.hash, password, hashRequester(context));
       if (!matches) throw problem('invalid_credentials');
 
-      const takeCode = user?.hasFactor ? await requireCode(services, context, sent) : undefined;
+      const isShort = isShortPassword(password, services.passwordMinLength);
+      const proof = user?.hasFactor
+        ? await requireProof(services, context, sent, isShort)
+        : undefined;
 
       const [verified] = await transactControl(control, async query => {
-        if (takeCode) {
-          const owner = { tenantId: tenant.id, userId: caller.userId };
-          await lockAccountOf(query, owner);
+        if (proof) {
+          await lockAccountOf(query, { tenantId: tenant.id, userId: caller.userId });
           await setActor(query, context.actor);
-          if (!(await takeCode(query))) throw problem('invalid_code');
-          await addMethod(query, caller.sessionId, 'otp');
+          await proof.take(query);
+          await addMethod(query, caller.sessionId, proof.method);
         }
         return query<{ until: string }>('verify_session', verifySession, [
           caller.sessionId,
           caller.userId,
           user?.hash,
+          isShort,
         ]);
       });
       if (!verified) throw invalidToken('session');
-      if (takeCode) directory.invalidateSession(caller.sessionId);
+      if (proof) directory.invalidateSession(caller.sessionId);
 
       return { verifiedUntil: new Date(verified.until).toISOString() };
     },
@@ -136,21 +154,45 @@ export function verify(services: AuthServices): TenantRoute {
 }
 
 /**
- * @throws {Problem} `second_factor_required` without a code, `invalid_code` with a wrong one
+ * Checks the second factor of the caller.
+ * @throws {Problem} `second_factor_required` without a proof, with the options for passkeys;
+ *   `invalid_code`, `invalid_passkey` or `invalid_challenge` with a wrong one
  */
-async function requireCode(
+async function requireProof(
   services: AuthServices,
-  { tenant, caller: { userId }, origin }: RequestContext,
-  sent: SentCode,
-): Promise<TakeCode> {
-  if (sent.code === undefined && sent.recoveryCode === undefined) {
-    throw problem('second_factor_required', { members: { methods: factorMethods } });
-  }
-  const errors = errorsOfCodes(sent);
-  if (Object.keys(errors).length > 0) throw problem('validation_failed', { errors });
+  context: RequestContext,
+  { challenge, ...sent }: SentProof & { readonly challenge?: string | undefined },
+  passwordIsShort: boolean,
+): Promise<FactorProof> {
+  const { control } = services;
+  const { tenant, caller } = context;
+  const owner = { tenantId: tenant.id, tenantGuid: tenant.guid, userId: caller.userId };
 
-  const owner = { tenantId: tenant.id, tenantGuid: tenant.guid, userId };
-  const takeCode = await checkCode(services, owner, sent, origin);
-  if (!takeCode) throw problem('invalid_code');
-  return takeCode;
+  if (Object.values(sent).every(each => each === undefined)) {
+    const created = await transactControl(control, query =>
+      createChallenge(query, caller.userId, 'verify', passwordIsShort),
+    );
+    const members = await wantedProof(services, context, owner, created);
+    throw problem('second_factor_required', { members });
+  }
+
+  const errors = errorsOfProof(sent);
+  if (Object.keys(errors).length > 0) throw problem('validation_failed', { errors });
+  if (!sent.passkey) return checkProof(services, context, owner, sent, '');
+
+  const found = await findChallenge(
+    control,
+    { tenantId: tenant.id, challenge: challenge ?? '', purpose: 'verify' },
+    true,
+  );
+  if (found?.userId !== caller.userId) throw problem('invalid_challenge');
+  const proof = await checkProof(services, context, owner, sent, challenge ?? '');
+
+  return {
+    ...proof,
+    take: async query => {
+      if (!(await takeChallenge(query, found))) throw problem('invalid_challenge');
+      await proof.take(query);
+    },
+  };
 }

@@ -1,6 +1,12 @@
 import type pg from 'pg';
 import { z } from 'zod';
 import type { ControlStatements, Installation } from '../../control/installation.ts';
+import {
+  isPasskeyOrigin,
+  type PasskeyPages,
+  passkeyOrigins,
+  rpIdOf,
+} from '../../control/passkey-origins.ts';
 import { mustBeFeature, tenantFeatures } from '../../control/tenant-features.ts';
 import { pageAddress } from '../../lib/config/config-values.ts';
 import { lengths, text } from '../../lib/http/request/fields.ts';
@@ -24,6 +30,13 @@ const tenantEdit = z.strictObject({
   appId: text({ max: lengths.code }).optional(),
   /** The address of the pages of this tenant; `none`: that of all tenants. */
   appUrl: z.literal('none').or(pageAddress).optional(),
+  /** The origins of further pages on which passkeys work, all of them; `none` alone: none. */
+  passkeyOrigin: z
+    .array(z.string())
+    .refine(
+      origins => isNone(origins) || origins.every(isPasskeyOrigin),
+      'must be an origin with https and a host name, such as https://app.example.com, or none',
+    ),
   enable: z.array(z.string().pipe(z.enum(tenantFeatures, mustBeFeature))),
   /** Also a name that only the tenant has, by SQL. */
   disable: z.array(z.string()),
@@ -37,7 +50,7 @@ export type TenantEdit = z.input<typeof tenantEdit>;
 
 /** A field of a tenant that an edit changes. */
 interface FieldChange {
-  field: 'slug' | 'aliases' | 'name' | 'appId' | 'appUrl' | 'features';
+  field: 'slug' | 'aliases' | 'name' | 'appId' | 'appUrl' | 'passkeyOrigins' | 'features';
   from: string;
   to: string;
 }
@@ -52,6 +65,7 @@ interface Editable {
   name: string;
   appId: string;
   appUrl: string;
+  passkeyOrigins: string[];
   features: string[];
 }
 
@@ -69,8 +83,8 @@ export async function editTenant(
   slug: string,
   edit: TenantEdit,
   isDryRun: boolean,
-): Promise<{ guid: string; slug: string; changes: FieldChange[] }> {
-  const { name, appId, appUrl, enable, disable, ...ofSlug } = parseEdit(edit);
+): Promise<{ guid: string; slug: string; changes: FieldChange[]; passkeysLost: number }> {
+  const { name, appId, appUrl, passkeyOrigin, enable, disable, ...ofSlug } = parseEdit(edit);
   const tenant = await readEditable(installation, slug);
 
   const known: readonly string[] = [...tenantFeatures, ...tenant.features];
@@ -82,18 +96,41 @@ export async function editTenant(
     each => !disable.includes(each),
   );
 
+  const origins = isNone(passkeyOrigin) ? [] : [...new Set(passkeyOrigin)];
+  const setsOrigins = passkeyOrigin.length > 0;
+  const pages = {
+    guid: tenant.guid,
+    appUrl: appUrl ?? tenant.appUrl,
+    passkeyOrigins: setsOrigins ? origins : tenant.passkeyOrigins,
+  };
+  const passkeysLost =
+    setsOrigins || appUrl !== undefined ? await countOtherPasskeys(installation, pages) : 0;
+
   const slugs = await planSlugs(installation, tenant, ofSlug);
   const after = {
     slug: slugs.slug,
     aliases: slugs.aliases,
     name: name ?? tenant.name,
     appId: appId ?? tenant.appId,
-    appUrl: appUrl ?? tenant.appUrl,
+    appUrl: pages.appUrl,
+    passkeyOrigins: pages.passkeyOrigins.join(', ') || 'none',
     features: features.join(', '),
   };
-  const before = { ...tenant, features: tenant.features.join(', ') };
+  const before = {
+    ...tenant,
+    passkeyOrigins: tenant.passkeyOrigins.join(', ') || 'none',
+    features: tenant.features.join(', '),
+  };
 
-  const fields = ['slug', 'aliases', 'name', 'appId', 'appUrl', 'features'] as const;
+  const fields = [
+    'slug',
+    'aliases',
+    'name',
+    'appId',
+    'appUrl',
+    'passkeyOrigins',
+    'features',
+  ] as const;
   const changes = fields
     .map(field => ({ field, from: before[field], to: after[field] }))
     .filter(({ from, to }) => from !== to);
@@ -115,24 +152,50 @@ export async function editTenant(
           `update tenants
               set name = coalesce($2::text, name), app_id = coalesce($3::text, app_id),
                   app_url = nullif(coalesce($4::text, app_url), 'none'), updated_at = now(),
+                  passkey_origins = coalesce($7::text[], passkey_origins),
                   features = array(
                     select f from unnest(features || array(
                              select e from unnest($5::text[]) e where e <> all (features))) f
                      where f <> all ($6::text[]))
             where guid = $1`,
-          [tenant.guid, name ?? null, appId ?? null, appUrl ?? null, [...new Set(enable)], disable],
+          [
+            tenant.guid,
+            name ?? null,
+            appId ?? null,
+            appUrl ?? null,
+            [...new Set(enable)],
+            disable,
+            setsOrigins ? origins : null,
+          ],
         );
       }),
     );
   }
 
-  return { guid: tenant.guid, slug: after.slug, changes };
+  return { guid: tenant.guid, slug: after.slug, changes, passkeysLost };
+}
+
+function isNone(origins: readonly string[]): boolean {
+  return origins.length === 1 && origins[0] === 'none';
+}
+
+/** Counts the passkeys of a tenant that are of the host of none of its pages. */
+async function countOtherPasskeys(
+  { statements }: ControlStatements,
+  pages: PasskeyPages,
+): Promise<number> {
+  const { rows } = await statements.query<{ count: number }>(
+    `select count(*)::int from factors f join tenants t on t.id = f.tenant_id
+      where t.guid = $1 and f.kind = 'passkey' and f.rp_id <> all ($2::text[])`,
+    [pages.guid, passkeyOrigins(pages).map(rpIdOf)],
+  );
+  return rows[0]?.count ?? 0;
 }
 
 /** @throws {OperatorError} when there is no such tenant */
 async function readEditable({ statements }: ControlStatements, slug: string): Promise<Editable> {
   const { rows } = await statements.query<Editable>(
-    `select id::float8, guid, status, slug, name, app_id as "appId", coalesce(app_url, 'none') as "appUrl", features,
+    `select id::float8, guid, status, slug, name, app_id as "appId", coalesce(app_url, 'none') as "appUrl", passkey_origins as "passkeyOrigins", features,
             ${aliasesText('tenants.guid')} as aliases
        from tenants where slug = $1`,
     [slug],
@@ -229,13 +292,13 @@ function parseEdit(edit: TenantEdit): z.output<typeof tenantEdit> {
     throw new OperatorError([...new Set(faults)].join('; '), { usage: true });
   }
 
-  const { slug, aliasDays, name, appId, appUrl, enable, disable } = parsed.data;
+  const { slug, aliasDays, name, appId, appUrl, passkeyOrigin, enable, disable } = parsed.data;
   if (
     [slug, aliasDays, name, appId, appUrl].every(value => value === undefined) &&
-    enable.length + disable.length === 0
+    passkeyOrigin.length + enable.length + disable.length === 0
   ) {
     throw new OperatorError(
-      'Name what to change: --slug, --alias-days, --name, --app-id, --app-url, --enable or --disable',
+      'Name what to change: --slug, --alias-days, --name, --app-id, --app-url, --passkey-origin, --enable or --disable',
       { usage: true },
     );
   }

@@ -36,6 +36,8 @@ export interface TenantSummary {
   appId: string;
   /** The address that links in its mails lead to; null: that of all tenants. */
   appUrl: string | null;
+  /** The further origins of pages with passkeys; null: none. */
+  passkeyOrigins: string | null;
   database: string;
   server: string;
   status: TenantStatus;
@@ -56,6 +58,7 @@ export interface TenantWithHealth extends TenantSummary {
 
 const columns = `
   t.id::float8, t.guid, t.slug, nullif(${aliasesText('t.guid')}, '') as aliases, t.name, t.app_id as "appId", t.app_url as "appUrl",
+  nullif(array_to_string(t.passkey_origins, ', '), '') as "passkeyOrigins",
   t.database_name as database, s.name as server, t.status, t.isolated, t.schema_version as "schemaVersion",
   ${isoTime('t.created_at')} as "createdAt"`;
 

@@ -11,6 +11,7 @@ import {
   parseCount,
 } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
+import { countText } from '../command/texts.ts';
 import { tenantSorts, tenantStates } from './read-tenants.ts';
 import { type HealthReason, healthStates } from './tenant-health.ts';
 
@@ -67,6 +68,7 @@ const edit = defineChange({
       'edit acme --slug acme-world --name "Acme World Ltd" --reason "renamed"',
       'edit acme-world --alias-days 60 # its former slugs lead to it for longer',
       "edit acme --app-url 'https://acme.example.com/{action}#token={token}'",
+      'edit acme --passkey-origin https://app.acme.example --reason "a second application"',
       'edit acme --enable legacyTokens --dry-run',
     ],
   },
@@ -98,6 +100,16 @@ const edit = defineChange({
         isAdvanced: true,
       },
     ),
+    passkeyOrigin: optionList(
+      '<origin>',
+      'a further page on which passkeys work, such as https://app.example.com; none: only the address of the application',
+      {
+        kind: 'url',
+        label: 'Origins of pages with passkeys',
+        otherwise: 'those that it has',
+        isAdvanced: true,
+      },
+    ),
     enable: optionList('<feature>', 'a feature to enable: legacyTokens or selfRegistration', {
       kind: 'feature',
       isAdvanced: true,
@@ -110,7 +122,12 @@ const edit = defineChange({
     const { editTenant } = await import('./edit-tenant.ts');
     const edit = { ...values, slug: newSlug };
     const { changes, ...tenant } = await editTenant(installation, slug, edit, isDryRun);
-    const text = tableText(changes, `${slug} has these values already.`);
+    const table = tableText(changes, `${slug} has these values already.`);
+    const { passkeysLost } = tenant;
+    const text =
+      passkeysLost > 0
+        ? `${table}\n${countText(passkeysLost, 'passkey')} of another host: not accepted on these pages.`
+        : table;
     return { document: { ...tenant, state: 'changed', changes }, plan: text, done: text };
   },
 });

@@ -38,11 +38,13 @@ const privileges: Record<string, string> = {
     'select, insert, delete, ' +
     'update (email, password_hash, first_name, last_name, role_id, scope, entity_id, entity_since, invited_at, confirmed_at, disabled_at, networks, must_set_up_factor)',
   program_keys: 'select, insert, delete, update (revoked_at, last_used_at)',
-  factors: 'select, insert, delete, update (name, last_step, confirmed_at, last_used_at)',
+  factors:
+    'select, insert, delete, update (name, last_step, sign_count, confirmed_at, last_used_at)',
   recovery_codes: 'select, insert, delete, update (used_at)',
   wrong_codes: readAndWrite,
   login_challenges: 'select, insert, delete, update (tries)',
   logins: 'select, insert, update (count, failures)',
+  used_challenges: 'select, insert, delete, update (hash)', // locks rows that it removes
   audit_log: 'select', // written by triggers with the rights of the operator
   idempotency_keys: readAndWrite,
   sessions: readAndWrite,

@@ -36,11 +36,14 @@ export const meanings: Record<ProblemCode, string> = {
     'The access token has expired. Exchange the refresh token, then repeat the request.',
   invalid_credentials: 'The e-mail address or the password is wrong, or the account is not active.',
   second_factor_required:
-    'The password is right, and the account has a second factor. Send `challenge` with a code to ' +
+    'The password is right, and the account has a second factor. Send `challenge` with a code or a passkey to ' +
     '`/api/v1/auth/login/verify` within five minutes; `methods` names what it takes.',
   invalid_code:
     'The code is wrong, was used before, or its app is not the one of the account; or ten codes ' +
     'were wrong in 24 hours, and only recovery codes are accepted for the rest of them.',
+  invalid_passkey:
+    'The passkey is not one of the account, its page is none of the tenant, its challenge has ended ' +
+    'or was used, or a copy of it has signed. Begin again with new options.',
   invalid_challenge:
     'The challenge or the setup token has ended: after five minutes, five codes, or a new password. ' +
     'Log in again.',

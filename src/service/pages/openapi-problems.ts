@@ -124,7 +124,14 @@ export const problemSchema = {
     methods: {
       type: 'array',
       items: { type: 'string' },
-      description: 'Of `second_factor_required`: what completes it, `totp` or `recoveryCode`.',
+      description:
+        'Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`.',
+    },
+    passkey: {
+      type: 'object',
+      description:
+        'Of `second_factor_required`: the options for `navigator.credentials.get`, as ' +
+        '`parseRequestOptionsFromJSON` takes them.',
     },
     setupToken: {
       type: 'string',

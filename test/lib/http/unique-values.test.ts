@@ -56,6 +56,7 @@ const people = ['users_tenant_id_email_unique', 'roles_tenant_id_name_unique'];
 /** Values that the service or an operator chooses: no request of a client has them. */
 const notOfClients = [
   'account_notices_occasion_unique',
+  'factors_credential_id_unique',
   'logins_hour_unique',
   'mail_deliveries_link_unique',
   'program_keys_hash_unique',

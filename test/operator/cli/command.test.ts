@@ -165,6 +165,7 @@ describe('command line', () => {
         'name',
         'appId',
         'appUrl',
+        'passkeyOrigins',
         'database',
         'server',
         'status',

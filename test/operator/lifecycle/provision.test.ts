@@ -42,6 +42,7 @@ describe('provision of tenants', () => {
       'name',
       'appId',
       'appUrl',
+      'passkeyOrigins',
       'database',
       'server',
       'status',

@@ -41,8 +41,8 @@ const insertChallenge = `
 
 /**
  * Makes the challenge of a login whose password was right: 160 random bits, which are no token,
- * and which only `login/verify` or `login/setup` takes, in its body. A new password makes it
- * void.
+ * and which only `login/verify`, `login/setup` or `verify` takes, in its body. A new password
+ * makes it void.
  */
 export async function createChallenge(
   query: QueryControl,
@@ -90,6 +90,14 @@ const remove = 'delete from login_challenges where hash = $1 returning hash';
 /** Ends a challenge. Returns false if it has ended already: a challenge is good once. */
 export async function takeChallenge(query: QueryControl, { hash }: Challenge): Promise<boolean> {
   return (await query('take_challenge', remove, [hash])).length > 0;
+}
+
+/**
+ * Returns what a passkey signs for a login or a verification: made of its challenge, so that
+ * both end together. It is not the hash that is stored.
+ */
+export function passkeyChallengeOf(challenge: string): string {
+  return createHash('sha256').update(`passkey ${challenge}`).digest('base64url');
 }
 
 function hashOf(challenge: string): Buffer {

@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { type QueryControl, queryControl } from '../../../control/database.ts';
 import { owners } from '../../../control/secret-box.ts';
-import type { FieldErrors } from '../../../lib/runtime/field-error.ts';
 import { addWrongCodesNotice, type CodeOrigin } from '../../mails/notice-requests.ts';
 import type { AuthServices } from '../auth-services.ts';
 import { takeRecoveryCode } from './recovery-codes.ts';
@@ -19,17 +18,8 @@ export const codeField = () =>
     .transform(text => text.replace(/\s/g, ''))
     .describe('The present code of an authenticator app.');
 
-/** The fields of a body with a code of either kind. */
-export const codeFields = {
-  code: codeField().optional().describe('The present code of an authenticator app.'),
-  recoveryCode: z.string().max(100).optional().describe('A recovery code, in place of `code`.'),
-};
-
-/** The ways in which a second factor can be proved, as a refused login names them. */
-export const factorMethods: readonly string[] = ['totp', 'recoveryCode'];
-
-/** What somebody has sent in proof of a second factor. */
-export interface SentCode {
+/** A code that somebody has sent. */
+interface SentCode {
   readonly code?: string | undefined;
   readonly recoveryCode?: string | undefined;
 }
@@ -46,14 +36,7 @@ export interface CodeOwner {
  * at two processes too.
  * @returns false if it was taken meanwhile, or its factor removed
  */
-export type TakeCode = (query: QueryControl) => Promise<boolean>;
-
-/** The codes of two kinds in one body: exactly one of them has to be there. */
-export function errorsOfCodes({ code, recoveryCode }: SentCode): FieldErrors {
-  if ((code === undefined) !== (recoveryCode === undefined)) return {};
-  const message = 'is required, or recoveryCode instead';
-  return { code: [{ message, code: 'required' }] };
-}
+type TakeCode = (query: QueryControl) => Promise<boolean>;
 
 const totpOf = `
   select id, secret from factors

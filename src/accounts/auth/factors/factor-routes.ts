@@ -1,31 +1,18 @@
 import { z } from 'zod';
-import { type QueryControl, setActor, transactControl } from '../../../control/database.ts';
+import { setActor, transactControl } from '../../../control/database.ts';
 import { isUuid } from '../../../lib/http/request/uuid.ts';
-import { bodyLimits } from '../../../lib/http/route.ts';
 import { problem } from '../../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
-import type { RequestContext } from '../../../tenancy/request-context.ts';
 import type { AuthServices } from '../auth-services.ts';
 import { addMethod } from '../sessions.ts';
-import { requireVerified } from '../verify.ts';
-import { type CodeOwner, codeField } from './check-code.ts';
+import { changeFactors, ownerOf, ownFactorRoute, proofNeeded } from './change-factors.ts';
+import { codeField } from './check-code.ts';
 import { confirmedFactor, factorName, factorView, totpView } from './factor-fields.ts';
-import {
-  addTotp,
-  confirmTotp,
-  type LockedAccount,
-  listFactors,
-  lockAccountOf,
-  onlyPeople,
-  removeFactor,
-} from './factor-store.ts';
+import { addTotp, confirmTotp, listFactors, lockAccountOf, removeFactor } from './factor-store.ts';
+import { passkeyRoutes } from './passkey-routes.ts';
 import { makeRecoveryCodes } from './recovery-codes.ts';
 
 const path = '/api/v1/auth/factors';
-const common = { access: 'user', tag: 'Authentication', bodyLimit: bodyLimits.auth } as const;
-const proof =
-  'Needs a proof of your password of the last five minutes, and of your second factor if you ' +
-  'have one: a login, or `POST /api/v1/auth/verify`.';
 
 /** The second factors of the caller. */
 export function factorRoutes(services: AuthServices): TenantRoute[] {
@@ -33,7 +20,7 @@ export function factorRoutes(services: AuthServices): TenantRoute[] {
 
   return [
     defineRoute({
-      ...common,
+      ...ownFactorRoute,
       method: 'GET',
       path,
       summary: 'Your second factors, the oldest first',
@@ -49,11 +36,11 @@ export function factorRoutes(services: AuthServices): TenantRoute[] {
     }),
 
     defineRoute({
-      ...common,
+      ...ownFactorRoute,
       method: 'POST',
       path: `${path}/totp`,
       summary: 'Add an authenticator app as second factor',
-      description: `Counts for nothing until its first code confirms it, within 15 minutes. ${proof}`,
+      description: `Counts for nothing until its first code confirms it, within 15 minutes. ${proofNeeded}`,
       body: z.object({ name: factorName }),
       example: { name: 'My phone' },
       problems: ['limit_reached', 'verification_required', 'wrong_state'],
@@ -72,7 +59,7 @@ export function factorRoutes(services: AuthServices): TenantRoute[] {
     }),
 
     defineRoute({
-      ...common,
+      ...ownFactorRoute,
       method: 'POST',
       path: `${path}/:id/confirm`,
       summary: 'Confirm an authenticator app by its first code',
@@ -100,12 +87,14 @@ export function factorRoutes(services: AuthServices): TenantRoute[] {
       },
     }),
 
+    ...passkeyRoutes(services),
+
     defineRoute({
-      ...common,
+      ...ownFactorRoute,
       method: 'POST',
       path: `${path}/recovery-codes`,
       summary: 'Make new recovery codes, in place of the former ones',
-      description: proof,
+      description: proofNeeded,
       problems: ['verification_required', 'wrong_state'],
       response: confirmedFactor,
       handler: async (_input, context) => {
@@ -121,11 +110,11 @@ export function factorRoutes(services: AuthServices): TenantRoute[] {
     }),
 
     defineRoute({
-      ...common,
+      ...ownFactorRoute,
       method: 'DELETE',
       path: `${path}/:id`,
       summary: 'Remove one of your second factors',
-      description: `With the last one, your recovery codes end. ${proof}`,
+      description: `With the last one, your recovery codes end. ${proofNeeded}`,
       problems: ['verification_required', 'wrong_state'],
       handler: async ({ params: { id = '' } }, context) => {
         if (!isUuid(id.toLowerCase())) throw problem('not_found');
@@ -141,29 +130,4 @@ export function factorRoutes(services: AuthServices): TenantRoute[] {
       },
     }),
   ];
-}
-
-function ownerOf({ caller, tenant }: RequestContext): CodeOwner {
-  return { tenantId: tenant.id, tenantGuid: tenant.guid, userId: caller.userId };
-}
-
-/**
- * Changes the factors of the caller, who has proved to be the person, in one transaction.
- * @throws {Problem} `verification_required`; `wrong_state` for a program or a legacy client
- */
-async function changeFactors<Result>(
-  { control }: AuthServices,
-  context: RequestContext,
-  change: (query: QueryControl, account: LockedAccount) => Promise<Result>,
-): Promise<Result> {
-  const { caller, actor } = context;
-  if (!caller.sessionId) throw onlyPeople();
-
-  return transactControl(control, async query => {
-    const account = await lockAccountOf(query, ownerOf(context));
-    await requireVerified(query, caller);
-    await setActor(query, actor);
-
-    return change(query, account);
-  });
 }

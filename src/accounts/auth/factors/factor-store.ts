@@ -109,10 +109,7 @@ export async function addTotp(
   { name, issuer }: { name: string; issuer: string },
 ): Promise<NewFactor> {
   const { tenantId, tenantGuid, userId } = owner;
-  await requireNoFormerBuild(query, addedBy.secondFactors);
-  if (factors >= maxFactors) {
-    throw problem('limit_reached', { detail: `An account has at most ${maxFactors} factors.` });
-  }
+  await requireRoom(query, factors, addedBy.secondFactors);
 
   await query('remove_unconfirmed', removeUnconfirmed, [tenantId, userId]);
   const id = randomUUID();
@@ -121,6 +118,23 @@ export async function addTotp(
   await query('insert_totp', insertTotp, [id, tenantId, userId, name, sealed]);
 
   return { id, key };
+}
+
+/**
+ * Requires that an account may have one more factor.
+ * @param migration the one that adds its kind
+ * @throws {Problem} `limit_reached`; `migration_pending` while a build runs that does not know
+ *   the kind
+ */
+export async function requireRoom(
+  query: QueryControl,
+  factors: number,
+  migration: string,
+): Promise<void> {
+  await requireNoFormerBuild(query, migration);
+  if (factors < maxFactors) return;
+
+  throw problem('limit_reached', { detail: `An account has at most ${maxFactors} factors.` });
 }
 
 const unconfirmed = `
@@ -153,6 +167,19 @@ export async function confirmTotp(
   if (!found || step === undefined) throw problem('invalid_code');
 
   await query('confirm_factor', confirmOne, [found.id, step]);
+  return firstRecoveryCodes(query, owner, factors);
+}
+
+/**
+ * Makes the recovery codes of an account that has its first factor.
+ * @param factors the number of those that it had before
+ * @returns none with a further factor
+ */
+export async function firstRecoveryCodes(
+  query: QueryControl,
+  { tenantId, userId }: Pick<CodeOwner, 'tenantId' | 'userId'>,
+  factors: number,
+): Promise<string[]> {
   if (factors > 0) return [];
 
   await forgetWrongCodes(query, userId);
@@ -192,7 +219,9 @@ export async function removeFactor(
   }
   if ((await query('short_password', isShort, [sessionId])).length > 0) {
     throw problem('wrong_state', {
-      detail: 'Your password is too short without a second factor: set a longer one first.',
+      detail:
+        'Your password is too short without a second factor: set a longer one first. After a login ' +
+        'by a passkey alone, send it to /api/v1/auth/verify first.',
     });
   }
   await query('remove_recovery_codes', removeCodes, [tenantId, userId]);

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type QueryControl, setActor, transactControl } from '../../../control/database.ts';
+import { type QueryControl, transactControl } from '../../../control/database.ts';
 import { bodyLimits } from '../../../lib/http/route.ts';
 import { hasCode, problem } from '../../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
@@ -10,12 +10,12 @@ import { loginClient } from '../login-client.ts';
 import type { RefreshToken } from '../refresh-token.ts';
 import { insertSessionOf } from '../sessions.ts';
 import { type Challenge, findChallenge, takeChallenge } from './challenges.ts';
-import { type CodeOwner, checkCode, codeField, codeFields, errorsOfCodes } from './check-code.ts';
+import { type CodeOwner, codeField } from './check-code.ts';
 import { confirmedFactor, factorName, totpView } from './factor-fields.ts';
+import { checkProof, errorsOfProof, proofFields } from './factor-proof.ts';
 import { addTotp, confirmTotp, type LockedAccount, lockAccountOf } from './factor-store.ts';
-
-/** What a login with a password and a code has proved, by RFC 8176. */
-const passwordAndCode = ['pwd', 'otp'];
+import { setPerson } from './login-actor.ts';
+import { passkeyLoginRoutes } from './passkey-login.ts';
 
 const common = {
   method: 'POST',
@@ -28,7 +28,12 @@ const setupToken = z.string().max(100).describe('The `setupToken` of the refused
 
 /** The routes that complete a login whose password was right. */
 export function loginRoutes(services: AuthServices): TenantRoute[] {
-  return [verifyLogin(services), setUp(services), confirmSetUp(services)];
+  return [
+    verifyLogin(services),
+    setUp(services),
+    confirmSetUp(services),
+    ...passkeyLoginRoutes(services),
+  ];
 }
 
 function verifyLogin(services: AuthServices): TenantRoute {
@@ -38,19 +43,19 @@ function verifyLogin(services: AuthServices): TenantRoute {
     summary: 'Complete a login by a second factor',
     description:
       'Takes the `challenge` of a login that was refused with `second_factor_required`, once, ' +
-      'with at most five codes. After ten wrong codes in 24 hours, only recovery codes are ' +
-      'accepted for the rest of them.',
+      'with at most five codes or passkeys. After ten wrong codes in 24 hours, only recovery codes ' +
+      'and passkeys are accepted for the rest of them.',
     body: z.object({
       challenge: z.string().max(100).describe('The `challenge` of the refused login.'),
-      ...codeFields,
+      ...proofFields,
     }),
     example: { challenge: 'the challenge of the refused login', code: '123456' },
-    problems: ['invalid_challenge', 'invalid_code'],
+    problems: ['invalid_challenge', 'invalid_code', 'invalid_passkey'],
     response: loginResponse,
     checkValid: async ({ body, errors }) =>
-      errors.code || errors.recoveryCode ? {} : errorsOfCodes(body),
+      Object.keys(proofFields).some(field => errors[field]) ? {} : errorsOfProof(body),
     handler: async ({ body }, context) => {
-      const errors = errorsOfCodes(body);
+      const errors = errorsOfProof(body);
       if (Object.keys(errors).length > 0) throw problem('validation_failed', { errors });
 
       const { challenge, owner } = await requireChallenge(services, context, {
@@ -59,12 +64,12 @@ function verifyLogin(services: AuthServices): TenantRoute {
         isTried: true,
       });
 
-      return notingWrongCode(services, context, owner, async () => {
-        const takeCode = await checkCode(services, owner, body, context.origin);
-        if (!takeCode) throw problem('invalid_code');
+      return notingWrongProof(services, context, owner, async () => {
+        const proof = await checkProof(services, context, owner, body, body.challenge);
 
-        return completeLogin(services, context, challenge, owner, async query => {
-          if (!(await takeCode(query))) throw problem('invalid_code');
+        return completeLogin(services, context, challenge, owner, {
+          methods: ['pwd', proof.method],
+          prove: proof.take,
         });
       });
     },
@@ -121,13 +126,16 @@ function confirmSetUp(services: AuthServices): TenantRoute {
       });
 
       let recoveryCodes: string[] = [];
-      const confirmFactor = async (query: QueryControl, account: LockedAccount): Promise<void> => {
-        if (account.factors > 0) throw problem('invalid_challenge');
-        const factor = { id: null, code: body.code };
-        recoveryCodes = await confirmTotp(query, services, owner, account, factor);
+      const completion: Completion = {
+        methods: ['pwd', 'otp'],
+        prove: async (query, account) => {
+          if (account.factors > 0) throw problem('invalid_challenge');
+          const factor = { id: null, code: body.code };
+          recoveryCodes = await confirmTotp(query, services, owner, account, factor);
+        },
       };
-      const tokens = await notingWrongCode(services, context, owner, () =>
-        completeLogin(services, context, challenge, owner, confirmFactor),
+      const tokens = await notingWrongProof(services, context, owner, () =>
+        completeLogin(services, context, challenge, owner, completion),
       );
       return { ...tokens, recoveryCodes };
     },
@@ -170,9 +178,15 @@ async function requireOpenAccount(
   return account;
 }
 
+interface Completion {
+  /** What the login has proved, by RFC 8176. */
+  readonly methods: readonly string[];
+  /** Takes the proof of the factor. */
+  readonly prove: (query: QueryControl, account: LockedAccount) => Promise<void>;
+}
+
 /**
  * Ends a challenge and opens the session of its login, in one transaction.
- * @param prove takes the proof of the factor
  * @throws {Problem} `invalid_challenge`, and those of `prove`: nothing has changed then
  */
 async function completeLogin(
@@ -180,7 +194,7 @@ async function completeLogin(
   context: RequestContext,
   challenge: Challenge,
   owner: CodeOwner,
-  prove: (query: QueryControl, account: LockedAccount) => Promise<void>,
+  { methods, prove }: Completion,
 ): Promise<z.input<typeof loginResponse>> {
   const { tenant, origin } = context;
   const holder = await loadTokenHolder(services, context, owner.userId);
@@ -194,16 +208,15 @@ async function completeLogin(
     if (!(await takeChallenge(query, challenge))) throw problem('invalid_challenge');
 
     const { passwordIsShort } = challenge;
-    const proved = { methods: passwordAndCode, passwordIsShort };
 
-    return insertSessionOf(query, holder.user, client, proved);
+    return insertSessionOf(query, holder.user, client, { methods, passwordIsShort });
   });
 
-  return issueTokens(services, tenant, holder, token, passwordAndCode);
+  return issueTokens(services, tenant, holder, token, methods);
 }
 
-/** Completes a login, and notes one whose code is wrong as a failed login. */
-async function notingWrongCode<Result>(
+/** Completes a login, and notes one whose proof is wrong as a failed login. */
+async function notingWrongProof<Result>(
   { failedLogins }: Pick<AuthServices, 'failedLogins'>,
   { origin }: RequestContext,
   { tenantId, userId }: CodeOwner,
@@ -212,26 +225,16 @@ async function notingWrongCode<Result>(
   try {
     return await complete();
   } catch (error) {
-    if (hasCode(error, 'invalid_code')) {
+    const isPasskey = hasCode(error, 'invalid_passkey');
+    if (isPasskey || hasCode(error, 'invalid_code')) {
       failedLogins.note({
         tenantId,
         userId,
-        methods: passwordAndCode,
-        reason: 'invalid_code',
+        methods: ['pwd', isPasskey ? 'pop' : 'otp'],
+        reason: isPasskey ? 'invalid_passkey' : 'invalid_code',
         client: loginClient(origin),
       });
     }
     throw error;
   }
-}
-
-/** Names the person who logs in for the audit log. */
-async function setPerson(
-  query: QueryControl,
-  { userId }: CodeOwner,
-  { origin }: RequestContext,
-  { guid: userGuid }: LockedAccount,
-): Promise<void> {
-  const { ipAddress, traceId } = origin;
-  await setActor(query, JSON.stringify({ userId, userGuid, ipAddress, traceId }));
 }
