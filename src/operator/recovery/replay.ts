@@ -17,7 +17,7 @@ export interface LaterState {
   readonly purged: string;
   /** The rows of `tenant_slugs`, as JSON. */
   readonly slugs: string;
-  /** The features of tenants, whether they are isolated, and their `app_url`, as JSON. */
+  /** The features of tenants, whether they are isolated, and their pages, as JSON. */
   readonly tenants: string;
   /** The permissions of roles, and whether they require a second factor, as JSON. */
   readonly roles: string;
@@ -57,7 +57,7 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
             array(select guid::text from tenants where status = 'deleted') as deleted,
             (select coalesce(json_agg(p), '[]') from purged_tenants p)::text as purged,
             (select coalesce(json_agg(s), '[]') from tenant_slugs s)::text as slugs,
-            (select coalesce(json_agg(json_build_object('guid', guid, 'features', features, 'isolated', isolated, 'url', app_url)), '[]')
+            (select coalesce(json_agg(json_build_object('guid', guid, 'features', features, 'isolated', isolated, 'url', app_url, 'origins', passkey_origins)), '[]')
                from tenants)::text as tenants,
             (select coalesce(json_agg(json_build_object('tenant', t.guid, 'name', r.name, 'permissions', r.permissions,
                       'requiresFactor', r.requires_second_factor)), '[]')
@@ -192,7 +192,7 @@ const slugOfNobody = (guid: string): string => `'s' || left(md5(${guid}::text), 
  * Narrows the rights of the restored state to those that the later one gives, too:
  *   - a tenant keeps the features of both, and is isolated if it is so in one of them; the links
  *     in its mails, which have tokens, lead to the later address: the former one may be that of
- *     somebody else;
+ *     somebody else; for the same reason, passkeys work on the pages of both alone;
  *   - a role keeps the permissions of both;
  *   - a password that was replaced later is none;
  *   - a person whose role, scope or entity differs gets the later ones where they are within the
@@ -206,7 +206,8 @@ async function narrowRights(client: pg.Client, later: LaterState): Promise<Reado
   await client.query(
     `update tenants t
         set features = array(select f from unnest(t.features) as f where f = any (l.features)),
-            isolated = t.isolated or l.isolated, app_url = l.url, updated_at = now()
+            isolated = t.isolated or l.isolated, app_url = l.url, updated_at = now(),
+            passkey_origins = array(select o from unnest(t.passkey_origins) as o where o = any (l.origins))
        from ${laterTenants}
       where t.guid = l.guid and ${isTenantOther}`,
     [later.tenants],
@@ -260,14 +261,15 @@ async function narrowRights(client: pg.Client, later: LaterState): Promise<Reado
 
 /** SQL of the later tenants, roles and people, of which the first parameter is the JSON. */
 const laterTenants =
-  'json_to_recordset($1::json) as l (guid uuid, features text[], isolated boolean, url text)';
+  'json_to_recordset($1::json) as l (guid uuid, features text[], isolated boolean, url text, origins text[])';
 const laterRoles = 'json_to_recordset($1::json) as l (tenant uuid, name text, permissions text[])';
 const laterPeople = `json_to_recordset($1::json)
   as l (guid uuid, email text, role text, scope text, entity bigint, since timestamptz, networks cidr[], password text)`;
 
 /** SQL: true for a tenant that the later state changes. */
 const isTenantOther = `
-  (not t.features <@ l.features or l.isolated and not t.isolated or t.app_url is distinct from l.url)`;
+  (not t.features <@ l.features or l.isolated and not t.isolated or t.app_url is distinct from l.url
+    or not t.passkey_origins <@ l.origins)`;
 
 /** SQL: true for a program that the later state limits to other networks. */
 const areNetworksOther = `(l.networks <> '{}' and l.networks <> u.networks)`;
@@ -283,7 +285,10 @@ async function tenantDifferences(client: pg.Client, later: LaterState): Promise<
                             coalesce(nullif(array_to_string(l.features, ' and '), ''), 'none'), array_to_string(t.features, ' and ')) end,
               case when l.isolated and not t.isolated then 'was isolated later, and is so again' end,
               case when t.app_url is distinct from l.url then format('links in its mails led to %s later, and do so again',
-                            coalesce(l.url, 'the address of the installation')) end) as text
+                            coalesce(l.url, 'the address of the installation')) end,
+              case when not t.passkey_origins <@ l.origins
+                then format('further pages with passkeys were %s later, were restored as %s: those of both are left',
+                            coalesce(nullif(array_to_string(l.origins, ' and '), ''), 'none'), array_to_string(t.passkey_origins, ' and ')) end) as text
        from ${laterTenants} join tenants t on t.guid = l.guid
       where ${isTenantOther} order by t.slug`,
     [later.tenants],

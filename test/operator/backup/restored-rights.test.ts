@@ -92,7 +92,8 @@ describe('rights after a restore of the control database from an older archive',
          ('Clerk', '{products.read,products.write}'), ('Chief', '{orders.read}')) as r (name, permissions)`,
     );
     await server.control(
-      `update tenants set features = '{legacyTokens,selfRegistration}', app_url = 'https://old.example'`,
+      `update tenants set features = '{legacyTokens,selfRegistration}', app_url = 'https://old.example',
+              passkey_origins = '{https://kept.example,https://sold.example}'`,
     );
     for (const [name, ...access] of [
       ['unchanged', 'Writer', 'Self', 1],
@@ -141,7 +142,8 @@ describe('rights after a restore of the control database from an older archive',
     await server.control(`update tenants set isolated = true where slug = 'globex'`);
     await server.control(
       `update tenants set app_url = 'https://new.example' where slug = 'acme';
-       update tenants set app_url = null where slug = 'globex'`,
+       update tenants set app_url = null where slug = 'globex';
+       update tenants set passkey_origins = '{https://kept.example,https://later.example}' where slug = 'acme'`,
     );
     await tenant('backup', 'run', '--all');
     await server.sql('drop database office with (force)');
@@ -214,17 +216,30 @@ describe('rights after a restore of the control database from an older archive',
     expectLine('acme: corrected@acme.test: address was right@acme.test later: is disabled');
   });
 
-  it('a feature that was switched off later stays off, a tenant that was isolated later is isolated, and links in mails lead to the later address', async () => {
+  it('a feature that was switched off later stays off, a tenant that was isolated later is isolated, links in mails lead to the later address, and passkeys work on pages of both alone', async () => {
     const states = await server.control(
-      `select slug, array_to_string(features, ' ') as features, isolated, app_url as url from tenants order by slug`,
+      `select slug, array_to_string(features, ' ') as features, isolated, app_url as url,
+              array_to_string(passkey_origins, ' ') as origins from tenants order by slug`,
     );
 
     expect(states).to.deep.equal([
-      { slug: 'acme', features: 'legacyTokens', isolated: false, url: 'https://new.example' },
-      { slug: 'globex', features: 'legacyTokens selfRegistration', isolated: true, url: null },
+      {
+        slug: 'acme',
+        features: 'legacyTokens',
+        isolated: false,
+        url: 'https://new.example',
+        origins: 'https://kept.example',
+      },
+      {
+        slug: 'globex',
+        features: 'legacyTokens selfRegistration',
+        isolated: true,
+        url: null,
+        origins: 'https://kept.example https://sold.example',
+      },
     ]);
     expectLine(
-      'acme: features were legacyTokens later, were restored as legacyTokens and selfRegistration: those of both are left, links in its mails led to https://new.example later, and do so again',
+      'acme: features were legacyTokens later, were restored as legacyTokens and selfRegistration: those of both are left, links in its mails led to https://new.example later, and do so again, further pages with passkeys were https://kept.example and https://later.example later, were restored as https://kept.example and https://sold.example: those of both are left',
     );
     expectLine(
       'globex: was isolated later, and is so again, links in its mails led to the address of the installation later, and do so again',
