@@ -4,7 +4,7 @@ import type { Logger } from 'pino';
 import { accountPages } from '../accounts/account-pages/account-pages.ts';
 import { authenticate, authenticateClient } from '../accounts/auth/authenticate.ts';
 import { limitFailures } from '../accounts/auth/limit-failures.ts';
-import { loginAccount } from '../accounts/auth/login.ts';
+import { loginSubject } from '../accounts/auth/login.ts';
 import { tokenEndpoint } from '../accounts/auth/token-endpoint.ts';
 import type { Config } from '../lib/config/config.ts';
 import { clientAddresses } from '../lib/http/request/client-address.ts';
@@ -75,7 +75,7 @@ export function createApp(services: AppServices): Koa {
     store: rateLimitStore,
     draining,
     isPage: ctx => documentation.hasPage(ctx) || cors.isListedPreflight(ctx),
-    loginAccount,
+    loginAccount: loginSubject,
   });
   const verifiedTokens = new VerifiedTokens(directory);
   // Gives each request a context of its own, whose entity manager reaches the database of the

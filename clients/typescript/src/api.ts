@@ -6026,11 +6026,8 @@ export interface operations {
                     "application/json": components["schemas"]["PasskeyRequestOptions"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-wrong_state"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
-            408: components["responses"]["Problem408"];
-            413: components["responses"]["Problem413"];
-            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];

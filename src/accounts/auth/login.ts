@@ -36,6 +36,26 @@ export function loginAccount(body: object): string {
   return email.success ? email.data : '';
 }
 
+/** The fields that name a login without an address. */
+const subjects = z.object({
+  challenge: z.string().max(100).optional(),
+  setupToken: z.string().max(100).optional(),
+  passkey: z.object({ id: z.string().max(2_000) }).optional(),
+});
+
+/**
+ * Returns what the body of a login, or of its completion, is about, for the limit of logins: an
+ * address, a challenge or a passkey. So the people behind one address do not share one limit.
+ * '' when there is none of them.
+ */
+export function loginSubject(body: object): string {
+  const account = loginAccount(body);
+  const { data } = subjects.safeParse(body);
+  if (account !== '' || !data) return account;
+
+  return data.challenge ?? data.setupToken ?? data.passkey?.id ?? '';
+}
+
 // Nothing else is read before the password is verified, so that a known address takes no longer
 // than an unknown one.
 const userByEmail = `

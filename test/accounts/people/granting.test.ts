@@ -105,6 +105,14 @@ describe('what administrators grant', () => {
         route: `DELETE ${usersPath}/:id/sessions`,
         call: as => as.delete(`${usersPath}/${victim.id}/sessions`),
       },
+      {
+        route: `POST ${usersPath}/:id/factors/reset`,
+        call: as => as.post(`${path(member)}/factors/reset`),
+      },
+      {
+        route: `PUT ${rolesPath}/:id/second-factor`,
+        call: as => as.put(`${rolesPath}/${role.Id}/second-factor`, { Required: true }),
+      },
       // The response does not disclose to those who manage nobody that there is such a session.
       {
         route: `DELETE ${sessionsPath}/:id`,

@@ -34,19 +34,14 @@ export function passkeyLoginRoutes(services: AuthServices): TenantRoute[] {
   return [
     defineRoute({
       ...common,
+      // They cost nothing, and are the same for everybody: only the limit of all requests counts.
+      rateLimit: undefined,
       path: `${path}/options`,
       summary: 'Get the options for a login by a passkey alone',
       description:
         'They are the same for everybody: the authenticator offers the passkeys that it has for ' +
         'the host of the page.',
-      problems: [
-        'wrong_state',
-        // The limit of logins reads the body, of which the handler needs nothing.
-        'malformed_json',
-        'request_timeout',
-        'payload_too_large',
-        'unsupported_media_type',
-      ],
+      problems: ['wrong_state'],
       response: requestOptionsView,
       handler: async (_input, context) => {
         const rpId = requireRpId(context);

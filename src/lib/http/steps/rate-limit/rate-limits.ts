@@ -63,7 +63,7 @@ interface RateLimitOptions {
    * the service, and for a preflight.
    */
   isPage: (ctx: HttpContext) => boolean;
-  /** Returns the account that a login body names, in canonical form; '' when it names none. */
+  /** Returns the account or the challenge that a login body names; '' when it names none. */
   loginAccount: (body: object) => string;
 }
 
