@@ -171,28 +171,28 @@ describe('drill: the age of what is served from memory', () => {
 
     const [revoked, disabled, inactive, forbidden] = await Promise.all([
       refusal(session, me, 401, () =>
-        control('update sessions set revoked_at = now() where id = ?', [sid(session)]),
+        control('update sessions set revoked_at = now() where id = $1', [sid(session)]),
       ),
       refusal(keyed, me, 401, () =>
-        control(`update signing_keys set status = 'disabled' where tenant_id = ?`, [
+        control(`update signing_keys set status = 'disabled' where tenant_id = $1`, [
           world.globex.id,
         ]),
       ),
       refusal(idle, me, 403, () =>
-        control(`update tenants set status = 'suspended' where id = ?`, [suspended.id]),
+        control(`update tenants set status = 'suspended' where id = $1`, [suspended.id]),
       ),
       refusal(narrowed, '/api/v1/EntityStatus', 403, () =>
         control(
           `update roles set permissions = '{}' where id =
-            (select role_id from users join sessions on user_id = users.id where sessions.id = ?)`,
+            (select role_id from users join sessions on user_id = users.id where sessions.id = $1)`,
           [sid(narrowed)],
         ),
       ),
     ]);
-    await control(`update signing_keys set status = 'active' where tenant_id = ?`, [
+    await control(`update signing_keys set status = 'active' where tenant_id = $1`, [
       world.globex.id,
     ]);
-    await control(`update tenants set status = 'active' where id = ?`, [suspended.id]);
+    await control(`update tenants set status = 'active' where id = $1`, [suspended.id]);
     return { revoked, disabled, inactive, forbidden };
   }
 

@@ -59,7 +59,7 @@ describe('drill: a standby', () => {
     await pointTo(standby.url);
     await eventually(
       async () =>
-        (await client.put(`${path}/${currency.Id}`, { Code: 'EUR', Name: 'x' })).status === 503,
+        (await client.put(`${path}/${currency.Id}`, { Code: 'EUR', Name: 'Euro' })).status === 503,
     );
     for (let i = 0; i < 3; i++) expect(await name()).to.equal('Euro');
 
