@@ -17,6 +17,7 @@ const deliberatelyAbsent: Record<string, string> = {
   RATE_LIMIT_MAILS: 'a matter of the clients, not of the deployment',
   RATE_LIMIT_PEOPLE: 'a matter of the clients, not of the deployment',
   RATE_LIMIT_ACCOUNT: 'a matter of the clients, not of the deployment',
+  PASSWORD_MIN_LENGTH: 'a matter of the people: the default is what NIST asks for',
   RATE_LIMIT_TOKEN: 'a matter of the clients, not of the deployment',
   APP_URL: 'only where an application has pages for the links in mails; the service has its own',
   TRUSTED_HEADER: 'the default is the header that each balancer of deploy/ writes',
