@@ -109,7 +109,7 @@ describe('archives sealed with age', () => {
     };
     const endBy = async (signal: 'SIGINT' | 'SIGKILL') => {
       const drill = startScript('scripts/tenant.ts', ['backup', 'drill'], recovery);
-      await eventually(async () => (await scratch()).length > 0);
+      await eventually(async () => drill.process.exitCode !== null || (await scratch()).length > 0);
       drill.process.kill(signal);
       return drill.ended;
     };

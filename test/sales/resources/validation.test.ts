@@ -305,7 +305,9 @@ describe('validation in one round', () => {
       );
 
       expectRefused(response, 400, 'validation_failed');
-      expect(Object.keys(response.body.errors), `${method} ${path}`).to.have.members(fields);
+      // a field that is an object may have an error for each of its members: `passkey[id]`
+      const named = Object.keys(response.body.errors).map(name => name.replace(/\[.*$/, ''));
+      expect([...new Set(named)], `${method} ${path}`).to.have.members(fields);
     }
   });
 
