@@ -7,6 +7,7 @@ import {
   transactControl,
 } from '../../control/database.ts';
 import type { UserRecord } from '../../control/records.ts';
+import { hasFactor } from '../../control/second-factor.ts';
 import { refreshRepeatSeconds, sessionLifetime } from '../../control/token-lifetime.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
 import { createChallenge } from './factors/challenges.ts';
@@ -29,8 +30,7 @@ type OpenResult =
 // block foreign key checks.
 const lockUser = `
   select password_hash = $2 as unchanged, confirmed_at is not null and disabled_at is null as "mayLogIn",
-         exists (select from factors f
-                  where f.tenant_id = u.tenant_id and f.user_id = u.id and f.confirmed_at is not null) as "hasFactor",
+         ${hasFactor('u')} as "hasFactor",
          must_set_up_factor or (select requires_second_factor from roles r where r.id = u.role_id) as "mustHaveFactor"
     from users u where id = $1 for no key update`;
 const setHash = 'update users set password_hash = $2 where id = $1';

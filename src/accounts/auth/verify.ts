@@ -5,6 +5,7 @@ import {
   setActor,
   transactControl,
 } from '../../control/database.ts';
+import { hasFactor } from '../../control/second-factor.ts';
 import { invalidToken } from '../../lib/http/request/bearer-token.ts';
 import { timestamp } from '../../lib/http/request/fields.ts';
 import { bodyLimits } from '../../lib/http/route.ts';
@@ -60,8 +61,7 @@ export async function requireVerified(query: QueryControl, { sessionId }: Caller
 
 const ownAccount = `
   select password_hash as hash,
-         exists (select from factors f
-                  where f.tenant_id = u.tenant_id and f.user_id = u.id and f.confirmed_at is not null) as "hasFactor"
+         ${hasFactor('u')} as "hasFactor"
     from users u where id = $1 and tenant_id = $2`;
 const verifySession = `
   update sessions set verified_at = now(), password_is_short = $4

@@ -1,5 +1,6 @@
 import { type ControlDatabase, type QueryControl, queryControl } from '../../control/database.ts';
 import type { TenantRecord } from '../../control/records.ts';
+import { digestOfHash, hasFactor } from '../../control/second-factor.ts';
 import type { MacVerifier } from '../../control/secret-box.ts';
 import { isTokenOf, type LinkKind, type ParsedLinkToken, parseLinkToken } from './mail-link.ts';
 
@@ -34,11 +35,6 @@ const isGood = `
     select from mail_deliveries later
      where later.user_id = m.user_id and later.kind = m.kind and later.id > m.id and later.tried_at is not null))`;
 
-/** SQL: the user of a link has a second factor. */
-const hasFactor = `
-  exists (select from factors f
-           where f.tenant_id = u.tenant_id and f.user_id = u.id and f.confirmed_at is not null)`;
-
 /** A link that was sent, and its state. */
 export interface SentLink extends GoodLink {
   /**
@@ -58,18 +54,10 @@ export interface SentLink extends GoodLink {
   readonly isDisabled: boolean;
 }
 
-/**
- * SQL: a digest that recognises a password hash. The salt in the hash makes it unique.
- * @param hash a column or a parameter
- */
-function digestOf(hash: string): string {
-  return `sha256(convert_to(${hash}, 'UTF8'))`;
-}
-
 const sentLink = `
   select m.id::float8 as id, m.kind, u.id::float8 as "userId", u.guid as "userGuid", u.email,
-         u.first_name as "firstName", u.last_name as "lastName", ${hasFactor} as "hasFactor",
-         case when m.set_password = ${digestOf('u.password_hash')} then u.password_hash end as "setHash",
+         u.first_name as "firstName", u.last_name as "lastName", ${hasFactor('u')} as "hasFactor",
+         case when m.set_password = ${digestOfHash('u.password_hash')} then u.password_hash end as "setHash",
          u.disabled_at is not null as "isDisabled",
          extract(epoch from now() - m.used_at)::float8 as "usedSecondsAgo",
          case when ${isGood} then 'good'
@@ -80,7 +68,7 @@ const sentLink = `
    where m.link = $1 and m.tenant_id = $2 and m.kind = any ($3::text[])`;
 const goodLink = `
   select m.id::float8 as id, m.kind, u.id::float8 as "userId", u.guid as "userGuid", u.email,
-         u.first_name as "firstName", u.last_name as "lastName", ${hasFactor} as "hasFactor"
+         u.first_name as "firstName", u.last_name as "lastName", ${hasFactor('u')} as "hasFactor"
     from mail_deliveries m join users u on u.id = m.user_id
    where m.link = $1 and m.tenant_id = $2 and m.kind = any ($3::text[]) and ${isGood}`;
 /** Locks the user before the delivery, as every statement does that makes links void. */
@@ -151,7 +139,7 @@ export async function useLink(
   return link;
 }
 
-const markSetPassword = `update mail_deliveries set set_password = ${digestOf('$2::text')} where id = $1`;
+const markSetPassword = `update mail_deliveries set set_password = ${digestOfHash('$2::text')} where id = $1`;
 
 /** Records the password hash that a link has set, in the transaction that sets it. */
 export async function recordSetPassword(

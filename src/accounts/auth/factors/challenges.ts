@@ -4,6 +4,7 @@ import {
   type QueryControl,
   queryControl,
 } from '../../../control/database.ts';
+import { digestOfHash } from '../../../control/second-factor.ts';
 
 /** Seconds for which a login waits for its second factor. */
 const challengeSeconds = 300;
@@ -27,16 +28,13 @@ export interface Challenge {
   readonly passwordIsShort: boolean;
 }
 
-/** SQL: what recognises the present password of a user, whose hash has a salt of its own. */
-const passwordDigest = `sha256(convert_to(password_hash, 'UTF8'))`;
-
 const insertChallenge = `
   with expired as (
     delete from login_challenges where ctid = any (array(
       select ctid from login_challenges where expires_at < now()
        order by expires_at limit ${batch} for update skip locked)))
   insert into login_challenges (hash, tenant_id, user_id, purpose, password, password_is_short, expires_at)
-  select $1, tenant_id, id, $3, ${passwordDigest}, $4, now() + interval '${challengeSeconds} seconds'
+  select $1, tenant_id, id, $3, ${digestOfHash('password_hash')}, $4, now() + interval '${challengeSeconds} seconds'
     from users where id = $2`;
 
 /**

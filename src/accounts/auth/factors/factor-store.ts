@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type QueryControl, queryControl } from '../../../control/database.ts';
 import { addedBy, requireNoFormerBuild } from '../../../control/former-builds.ts';
+import { digestOfHash } from '../../../control/second-factor.ts';
 import { owners } from '../../../control/secret-box.ts';
 import { problem } from '../../../lib/problems.ts';
 import type { AuthServices } from '../auth-services.ts';
@@ -56,7 +57,7 @@ export interface LockedAccount {
 
 const lockAccount = `
   select guid, email, first_name as "firstName", last_name as "lastName",
-         sha256(convert_to(password_hash, 'UTF8')) as password,
+         ${digestOfHash('password_hash')} as password,
          confirmed_at is not null and disabled_at is null as "mayLogIn",
          (select count(*)::int from factors f where f.tenant_id = u.tenant_id and f.user_id = u.id
              and f.confirmed_at is not null) as factors,
