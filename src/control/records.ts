@@ -46,7 +46,7 @@ export interface SessionRecord {
   readonly tenantId: number;
   readonly userId: number;
   readonly revoked: boolean;
-  /** What the person has proved, by RFC 8176: `pwd`, `otp`, `pop`, `user`. */
+  /** The proofs of the person, by RFC 8176: `pwd`, `otp`, `pop`, `user`. */
   readonly methods: readonly string[];
   /** True if new passwords of an account without a second factor have to be longer. */
   readonly passwordIsShort: boolean;

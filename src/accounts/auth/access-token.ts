@@ -27,7 +27,7 @@ export interface AccessClaims {
 /** The claims that the holder of a new token decides. A program has no address. */
 type IssuedClaims = Omit<AccessClaims, 'tenant_id' | 'tenant_guid' | 'email' | 'jti' | 'exp'> & {
   readonly email?: string;
-  /** What was proved, by RFC 8176; for clients, this service asks the session. */
+  /** The proofs of the login, by RFC 8176; for clients, this service asks the session. */
   readonly amr?: readonly string[];
 };
 

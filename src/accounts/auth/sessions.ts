@@ -105,7 +105,7 @@ interface LockedUser {
   readonly mustHaveFactor: boolean;
 }
 
-/** What a login has proved. */
+/** The proofs of a login. */
 interface ProvedLogin {
   /** By RFC 8176. */
   readonly methods: readonly string[];
@@ -113,7 +113,7 @@ interface ProvedLogin {
   readonly passwordIsShort: boolean;
 }
 
-/** What a login with a password alone has proved, by RFC 8176. */
+/** The proofs of a login with a password alone, by RFC 8176. */
 export const passwordOnly: readonly string[] = ['pwd'];
 
 /**

@@ -327,6 +327,7 @@ describe('sessions', () => {
       for (const client of clients) {
         expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
       }
+
       await setPassword(
         world.installation,
         world.passwords,
@@ -334,6 +335,7 @@ describe('sessions', () => {
         user.email,
         'a new password of it',
       );
+
       for (const client of clients) await expectEnded(client, 'password_changed');
       expect((await other.get('/api/v1/auth/me')).status).to.equal(200);
     });

@@ -6,13 +6,13 @@ import { requireVerified } from '../verify.ts';
 import type { CodeOwner } from './check-code.ts';
 import { type LockedAccount, lockAccountOf, onlyPeople } from './factor-store.ts';
 
-/** What the routes of one's own factors have in common. */
+/** The properties that the routes of one's own factors share. */
 export const ownFactorRoute = {
   access: 'user',
   tag: 'Authentication',
   bodyLimit: bodyLimits.auth,
 } as const;
-/** What a change of them needs, for the description of its route. */
+/** The proof that a change of them needs, for the description of its route. */
 export const proofNeeded =
   'Needs a proof of your password of the last five minutes, and of your second factor if you ' +
   'have one: a login, or `POST /api/v1/auth/verify`.';

@@ -33,7 +33,7 @@ export function errorsOfProof({ code, recoveryCode, passkey }: SentProof): Field
 
 /** A proof of a second factor that is right, and was not taken yet. */
 export interface FactorProof {
-  /** What it proves, by RFC 8176. */
+  /** The method that it proves, by RFC 8176. */
   readonly method: 'otp' | 'pop';
   /**
    * Takes it in the transaction of what it permits, which has locked the user: each once, at two

@@ -179,7 +179,7 @@ async function requireOpenAccount(
 }
 
 interface Completion {
-  /** What the login has proved, by RFC 8176. */
+  /** The proofs of the login, by RFC 8176. */
   readonly methods: readonly string[];
   /** Takes the proof of the factor. */
   readonly prove: (query: QueryControl, account: LockedAccount) => Promise<void>;

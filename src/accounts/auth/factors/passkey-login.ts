@@ -15,7 +15,7 @@ import { assertionField, requestOptionsView } from './passkey-fields.ts';
 import { findPasskey, takeSignature } from './passkey-store.ts';
 import { checkAssertion, requestOptions, requireRpId, userHandleOf } from './passkeys.ts';
 
-/** What a login with a passkey alone has proved, by RFC 8176. */
+/** The proofs of a login with a passkey alone, by RFC 8176. */
 const passkeyAlone = ['pop', 'user'];
 
 const path = '/api/v1/auth/login/passkey';

@@ -7,7 +7,7 @@ const keyBytes = 20;
 const period = 30;
 /** The codes before and after the present one that are accepted, because clocks differ. */
 const window = 1;
-/** What every authenticator app computes. */
+/** The settings of codes that every authenticator app computes. */
 const settings = { algorithm: 'SHA1', digits: 6, period } as const;
 
 /** A six-digit code; people type it in groups. */
