@@ -6,6 +6,7 @@ import {
 import { addClient } from '../../../src/operator/credentials/clients.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
+import { settle } from '../../support/settle.ts';
 import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
 import { type Following, follow } from './follow.ts';
 
@@ -19,27 +20,15 @@ describe('the stream of changes', () => {
     for (const each of open) each.close();
   });
 
-  /** Waits until all changes are final: a stream that begins now sends those that are not. */
-  async function settle(): Promise<void> {
-    for (const tenant of [world.acme, world.globex]) {
-      await eventually(async () => {
-        const waiting = await sql(
-          tenant,
-          `select from audit_log where feed_xid >= pg_snapshot_xmin(pg_current_snapshot())
-           union all
-           select from activities where feed_xid >= pg_snapshot_xmin(pg_current_snapshot())`,
-        );
-        return waiting.length === 0;
-      });
-    }
-  }
+  /** A stream that begins now sends the changes that are not final. */
+  const settleAll = () => settle(world.acme, world.globex);
 
   async function start(
     client = admin,
     query = '',
     headers: Record<string, string> = {},
   ): Promise<Following> {
-    if (!headers['Last-Event-ID']) await settle();
+    if (!headers['Last-Event-ID']) await settleAll();
     const following = await follow(client, query, headers);
     open.push(following);
     return following;
@@ -70,7 +59,7 @@ describe('the stream of changes', () => {
 
   it('a stream that is resumed after its last event loses and repeats nothing', async () => {
     const expected = Array.from({ length: 60 }, (_, i) => `number ${i}`);
-    await settle();
+    await settleAll();
     const cursor = (await admin.get('/api/v1/Changes?after=now')).headers.get('next-cursor') ?? '';
     const writing = (async () => {
       for (const name of expected) await create(name);
@@ -325,7 +314,7 @@ describe('the stream of changes', () => {
 
   it('an expired cursor gets 410 before the stream begins, and a wrong one 400', async () => {
     await create('before the era');
-    await settle();
+    await settleAll();
     const cursor = (await admin.get('/api/v1/Changes?limit=1')).body[0].Id;
     await sql(
       world.acme,

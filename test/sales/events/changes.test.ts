@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
+import { settle } from '../../support/settle.ts';
 import { controlSql, sql, useWorld } from '../../support/world.ts';
 
 const path = '/api/v1/Changes';
@@ -47,8 +48,10 @@ describe('the feed of changes', () => {
       const page = await read(client, query);
       return page.changes.length >= count && page;
     });
-  const now = async (client: Client, query = ''): Promise<string> =>
-    (await read(client, `after=now${query}`)).next;
+  const now = async (client: Client, query = ''): Promise<string> => {
+    await settle(world.acme, world.globex);
+    return (await read(client, `after=now${query}`)).next;
+  };
   const typesAfter = async (client: Client, next: string, count = 1) =>
     (await readMany(client, next, count)).changes.map(({ Type }) => Type);
 
