@@ -227,23 +227,28 @@ describe('the key of a program as bearer token', () => {
     );
   });
 
-  it('a stream of a program ends when its networks no longer have the address of the client, or its key is revoked', async () => {
+  it('a stream of a program, by key or access token, ends when its networks no longer have the address of the client, or its key is revoked', async () => {
     for (const change of [
       (id: number) =>
         controlSql(world, `update users set networks = '{10.2.0.0/16}' where id = ?`, [id]),
       (id: number) =>
         controlSql(world, 'update program_keys set revoked_at = now() where program_id = ?', [id]),
     ]) {
-      const { client, id } = await addProgram();
-      const stream = await follow(client, '', from('10.1.2.3'));
-      expect(stream.status).to.equal(200);
+      for (const hasAccessToken of [false, true]) {
+        const { guid, id, key } = await addProgram();
+        const token = hasAccessToken ? await accessTokenOf(guid, key) : key;
+        const stream = await follow(world.anonymous.withToken(token), '', from('10.1.2.3'));
+        expect(stream.status).to.equal(200);
 
-      await change(id);
+        await change(id);
 
-      let event = await stream.next();
-      while (event?.event === undefined && event !== undefined) event = await stream.next();
-      expect(event?.data).to.deep.include({ Reason: 'access_changed' });
-      stream.close();
+        let event = await stream.next();
+        while (event?.event === undefined && event !== undefined) event = await stream.next();
+        expect(event?.data, `access token: ${hasAccessToken}`).to.deep.include({
+          Reason: 'access_changed',
+        });
+        stream.close();
+      }
     }
   });
 
