@@ -38,6 +38,9 @@ function filtersBy(field: ListField, value: unknown): string[] {
     if (operator === 'null') {
       return [true, false].map(flag => `filter[${field.name}][null]=${flag}`);
     }
+    if (operator === 'orNull') {
+      return equal.map(each => `${each}&filter[${field.name}][orNull]=true`);
+    }
     const part = operator === 'prefix' || operator === 'contains' ? present.slice(0, 4) : present;
     return [part, ...absentOf(field)].map(
       operand => `filter[${field.name}][${operator}]=${encode(operand)}`,
