@@ -50,7 +50,9 @@ describe('drill: the lists of a tenant with 100,000 rows', () => {
       if (!list) throw new Error(`${path} is no list`);
 
       const { body, headers } = await admin.get(`${path}?sort=-${list.key.name}&limit=1000`);
-      const queries = listQueries(list, body.at(-1)).map(query => `${query}&limit=50`);
+      const queries = listQueries(list, body.at(-1))
+        .filter(query => !namesAllResources(query))
+        .map(query => `${query}&limit=50`);
       queries.push(...ownParameters(path, body.at(-1)), ...sortsByTwo(list), 'q=客户&limit=50');
       const middle = /<([^>]*)>/.exec(headers.get('link') ?? '')?.[1]?.split('?')[1];
       if (middle) queries.push(middle.replace('limit=1000', 'limit=50'));
@@ -95,6 +97,9 @@ function sortsByTwo({ fields, key }: ListContract): string[] {
   return [...pairs, ...reversed].map(sort => `sort=${sort}&limit=50`);
 }
 
+/** Those of people and programs are in another database, and wanted in a request of their own. */
+const namesAllResources = (query: string): boolean => query.split('filter[Resource]=').length > 2;
+
 /** The parameters that only the list at a path has, with the values of a record. */
 function ownParameters(path: string, record: Record<string, unknown>): string[] {
   if (path.endsWith('Activity')) {
@@ -107,6 +112,8 @@ function ownParameters(path: string, record: Record<string, unknown>): string[] 
     key,
     `${key}&userId=${record.UserId}`,
     `resource=${record.Resource}`,
+    'filter[Resource]=Country&filter[Resource]=Currency',
+    'filter[Resource]=User&filter[Resource]=Role',
     'key=17',
   ];
 }
