@@ -13,6 +13,7 @@ import {
 import { insertWithoutTriggers } from '../people/people-world.ts';
 import { storeKey, storeProgram } from '../programs/stored-programs.ts';
 import { factorWorld } from './factors/factor-world.ts';
+import { passkeyWorld } from './factors/passkey-world.ts';
 import { addSampleUser, type SampleUser } from './sample-users.ts';
 
 const loginPath = '/api/v1/auth/login';
@@ -214,6 +215,31 @@ describe('the list of logins', () => {
     });
     expect(first).to.include({ Outcome: 'succeeded', Method: 'pwd' });
     expect(await loginsOf(userId)).to.have.length(3);
+  });
+
+  it('a wrong passkey alone is a failed login of its person, and one of nobody is counted as an unknown address', async () => {
+    const { loginOptions, loginAlone, addPasskey, setPages } = passkeyWorld(world);
+    await setPages([world.url]);
+    const { client, userId } = await add(world.acme);
+    const { authenticator } = await addPasskey(client);
+    const stranger = await add(world.globex);
+    const ofStranger = await addPasskey(stranger.client);
+    const before = await failuresOf(null);
+    const { body: options } = await loginOptions(world.acme);
+
+    const unverified = authenticator.get(options, { isVerified: false });
+    for (const passkey of [unverified, ofStranger.authenticator.get(options)]) {
+      expect((await loginAlone(world.acme, passkey)).status).to.equal(401);
+    }
+
+    await failed(1, userId);
+    await failed(before + 1, null);
+    const [entry] = (await loginsOf(userId)).filter(({ Outcome }) => Outcome === 'failed');
+    expect(entry).to.include({ Method: 'pop', FailureReason: 'invalid_passkey', Count: 1 });
+    expect((await loginAlone(world.acme, authenticator.get(options))).status).to.equal(200);
+    const [newest] = await loginsOf(userId);
+    expect(newest).to.include({ Method: 'pop user', Outcome: 'succeeded' });
+    expect(await failuresOf(stranger.userId, other)).to.equal(0);
   });
 
   it('a refresh, a key of a program and a token of one are no entries', async () => {

@@ -5,6 +5,7 @@ import { problem } from '../../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import type { AuthServices } from '../auth-services.ts';
 import { addMethod } from '../sessions.ts';
+import { requireVerified } from '../verify.ts';
 import { changeFactors, ownerOf, ownFactorRoute, proofNeeded } from './change-factors.ts';
 import { codeField } from './check-code.ts';
 import { confirmedFactor, factorName, factorView, totpView } from './factor-fields.ts';
@@ -63,10 +64,12 @@ export function factorRoutes(services: AuthServices): TenantRoute[] {
       method: 'POST',
       path: `${path}/:id/confirm`,
       summary: 'Confirm an authenticator app by its first code',
-      description: 'Logins need a second factor from then on.',
+      description:
+        'Logins need a second factor from then on. Beside another factor, this needs a proof of the last ' +
+        'five minutes, too.',
       body: z.object({ code: codeField() }),
       example: { code: '123456' },
-      problems: ['invalid_code', 'wrong_state'],
+      problems: ['invalid_code', 'verification_required', 'wrong_state'],
       response: confirmedFactor,
       handler: async ({ body, params: { id = '' } }, context) => {
         const { caller } = context;
@@ -75,6 +78,8 @@ export function factorRoutes(services: AuthServices): TenantRoute[] {
 
         const recoveryCodes = await transactControl(control, async query => {
           const account = await lockAccountOf(query, owner);
+          // Somebody with the password alone may have begun this before there was a factor.
+          if (account.factors > 0) await requireVerified(query, caller);
           await setActor(query, context.actor);
           const factor = { id: id.toLowerCase(), code: body.code };
           const codes = await confirmTotp(query, services, owner, account, factor);

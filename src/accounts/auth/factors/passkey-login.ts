@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { transactControl } from '../../../control/database.ts';
-import { bodyLimits } from '../../../lib/http/route.ts';
 import { problem } from '../../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import type { AuthServices } from '../auth-services.ts';
@@ -8,6 +7,7 @@ import { issueTokens, loadTokenHolder, loginResponse } from '../issue-tokens.ts'
 import { loginClient } from '../login-client.ts';
 import type { RefreshToken } from '../refresh-token.ts';
 import { insertSessionOf } from '../sessions.ts';
+import { loginRoute, notingWrongProof } from './complete-login.ts';
 import { lockAccountOf } from './factor-store.ts';
 import { setPerson } from './login-actor.ts';
 import { SentChallenge, sealChallenge } from './passkey-challenges.ts';
@@ -19,21 +19,13 @@ import { checkAssertion, requestOptions, requireRpId, userHandleOf } from './pas
 const passkeyAlone = ['pop', 'user'];
 
 const path = '/api/v1/auth/login/passkey';
-const common = {
-  method: 'POST',
-  access: 'anonymous',
-  tag: 'Authentication',
-  bodyLimit: bodyLimits.auth,
-  rateLimit: 'login',
-} as const;
-
 /** The routes of a login by a passkey alone, without address and password. */
 export function passkeyLoginRoutes(services: AuthServices): TenantRoute[] {
   const { secrets, tokens, control } = services;
 
   return [
     defineRoute({
-      ...common,
+      ...loginRoute,
       // They cost nothing, and are the same for everybody: only the limit of all requests counts.
       rateLimit: undefined,
       path: `${path}/options`,
@@ -52,7 +44,7 @@ export function passkeyLoginRoutes(services: AuthServices): TenantRoute[] {
     }),
 
     defineRoute({
-      ...common,
+      ...loginRoute,
       path,
       summary: 'Log in with a passkey alone',
       description:
@@ -75,33 +67,37 @@ export function passkeyLoginRoutes(services: AuthServices): TenantRoute[] {
       handler: async ({ body: { passkey } }, context) => {
         const { tenant, origin } = context;
         const found = await findPasskey(control, tenant.id, passkey.id);
-        if (!found || passkey.response.userHandle !== userHandleOf(found.userGuid)) {
-          throw problem('invalid_passkey');
-        }
+        const tried = { userId: found?.userId, proved: [] };
 
-        const purpose = { tenantGuid: tenant.guid, use: 'login' } as const;
-        const challenge = new SentChallenge(secrets, purpose, tokens.now());
-        const count = await checkAssertion(tenant, passkey, found, challenge.accept, true);
-        const holder = await loadTokenHolder(services, context, found.userId);
-        if (count === undefined || !holder) throw problem('invalid_passkey');
+        return notingWrongProof(services, context, tried, async () => {
+          if (!found || passkey.response.userHandle !== userHandleOf(found.userGuid)) {
+            throw problem('invalid_passkey');
+          }
 
-        const client = loginClient(origin);
-        const owner = { tenantId: tenant.id, userId: found.userId };
-        const token = await transactControl(control, async (query): Promise<RefreshToken> => {
-          const account = await lockAccountOf(query, owner);
-          await setPerson(query, owner, context, account);
-          const isTaken =
-            account.mayLogIn &&
-            (await challenge.use(query)) &&
-            (await takeSignature(query, found, count));
-          if (!isTaken) throw problem('invalid_passkey');
+          const purpose = { tenantGuid: tenant.guid, use: 'login' } as const;
+          const challenge = new SentChallenge(secrets, purpose, tokens.now());
+          const count = await checkAssertion(tenant, passkey, found, challenge.accept, true);
+          const holder = await loadTokenHolder(services, context, found.userId);
+          if (count === undefined || !holder) throw problem('invalid_passkey');
 
-          // Nobody knows how long the password is: `POST /api/v1/auth/verify` finds out.
-          const proved = { methods: passkeyAlone, passwordIsShort: true };
-          return insertSessionOf(query, holder.user, client, proved);
+          const client = loginClient(origin);
+          const owner = { tenantId: tenant.id, userId: found.userId };
+          const token = await transactControl(control, async (query): Promise<RefreshToken> => {
+            const account = await lockAccountOf(query, owner);
+            await setPerson(query, owner, context, account);
+            const isTaken =
+              account.mayLogIn &&
+              (await challenge.use(query)) &&
+              (await takeSignature(query, found, count));
+            if (!isTaken) throw problem('invalid_passkey');
+
+            // Nobody knows how long the password is: `POST /api/v1/auth/verify` finds out.
+            const proved = { methods: passkeyAlone, passwordIsShort: true };
+            return insertSessionOf(query, holder.user, client, proved);
+          });
+
+          return issueTokens(services, tenant, holder, token, passkeyAlone);
         });
-
-        return issueTokens(services, tenant, holder, token, passkeyAlone);
       },
     }),
   ];

@@ -1,18 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
-import type { ApiResponse, Client } from '../../../support/client.ts';
+import type { ApiResponse } from '../../../support/client.ts';
 import { eventually } from '../../../support/eventually.ts';
 import { runCommand } from '../../../support/run-command.ts';
 import { controlSql, type TestTenant, useWorld } from '../../../support/world.ts';
 import { expectProblem } from '../../people/people-world.ts';
 import { claimsOf } from '../forge.ts';
 import { factorsPath, factorWorld, type Person } from './factor-world.ts';
+import { page, passkeysPath, passkeyWorld } from './passkey-world.ts';
 import { SoftwareAuthenticator } from './software-authenticator.ts';
 
-const passkeysPath = `${factorsPath}/passkeys`;
-const loginPath = '/api/v1/auth/login/passkey';
-/** The page of both tenants, so that nothing but the service keeps their passkeys apart. */
-const page = 'https://app.example.com';
 const secondPage = 'https://shop.example.net';
 
 const accepted = (responses: readonly ApiResponse[]): number =>
@@ -24,38 +21,14 @@ describe('a passkey', () => {
     CORS_ORIGINS: 'https://cors.example.com',
   });
   const people = factorWorld(world);
+  const { loginOptions, loginAlone, optionsOf, addPasskey, setPages } = passkeyWorld(world);
   let urls: string[];
 
   before(async () => {
     urls = [world.url, (await world.startAnotherServer()).url];
-    const pages = 'update tenants set app_url = ?, passkey_origins = array[?] where guid = ?';
-    const address = `${page}/{action}#{token}`;
-    await controlSql(world, pages, [address, secondPage, world.acme.guid]);
-    await controlSql(world, pages, [null, page, world.globex.guid]);
-
-    for (const tenant of [world.acme, world.globex]) {
-      for (const url of urls) {
-        await eventually(async () => (await loginOptions(tenant, url)).status === 200);
-      }
-    }
+    await setPages(urls, secondPage);
   });
 
-  const loginOptions = (tenant: TestTenant, url = world.url): Promise<ApiResponse> =>
-    world.anonymous.at(url).post(`${loginPath}/options`, {}, people.header(tenant));
-  const loginAlone = (tenant: TestTenant, passkey: unknown, url = world.url) =>
-    world.anonymous.at(url).post(loginPath, { passkey }, people.header(tenant));
-  const optionsOf = async (client: Client, origin = page) => {
-    const response = await client.post(`${passkeysPath}/options`, {}, { Origin: origin });
-    expect(response.status, JSON.stringify(response.body)).to.equal(200);
-    return response.body;
-  };
-  const addPasskey = async (client: Client, origin = page) => {
-    const authenticator = new SoftwareAuthenticator();
-    const passkey = authenticator.create(await optionsOf(client, origin));
-    const { status, body } = await client.post(passkeysPath, { passkey });
-    expect(status, JSON.stringify(body)).to.equal(201);
-    return { authenticator, id: body.id, recoveryCodes: body.recoveryCodes as string[] };
-  };
   const addPerson = async (tenant = world.acme) => {
     const added = await people.add(tenant);
     return { ...added, ...(await addPasskey(added.client)) };
@@ -453,6 +426,96 @@ describe('a passkey', () => {
       await controlSql(world, 'update users set disabled_at = now() where id = ?', [userId]);
       const disabled = authenticator.get(await options());
       expectProblem(await loginAlone(world.acme, disabled), 401, 'invalid_passkey');
+    });
+  });
+
+  describe('that a role requires', () => {
+    const setupPath = '/api/v1/auth/login/setup/passkey';
+    /** A person whose role requires a second factor, and who has none. */
+    const addRefused = async () => {
+      const added = await people.add(world.acme);
+      const require = 'update roles set requires_second_factor = true where id = ?';
+      await controlSql(world, require, [added.roleId]);
+      const refused = await people.login(added.person);
+      expectProblem(refused, 403, 'second_factor_setup_required');
+      return { ...added, setupToken: refused.body.setupToken as string };
+    };
+    const send = (path: string, body: object, { tenant = world.acme, url = world.url } = {}) =>
+      world.anonymous.at(url).post(path, body, { ...people.header(tenant), Origin: page });
+    const setupOptions = async (setupToken: string) => {
+      const { status, body } = await send(`${setupPath}/options`, { setupToken });
+      expect(status, JSON.stringify(body)).to.equal(200);
+      return body;
+    };
+
+    it('is set up by the token of the refused login, which it completes once, at two processes too', async () => {
+      const { person, setupToken } = await addRefused();
+      const authenticator = new SoftwareAuthenticator();
+      const passkey = authenticator.create(await setupOptions(setupToken));
+      const body = { setupToken, name: 'My laptop', passkey };
+
+      const responses = await Promise.all(
+        [0, 1, 0, 1].map(i => send(setupPath, body, { url: urls[i] ?? '' })),
+      );
+
+      expect(accepted(responses)).to.equal(1);
+      const done = responses.find(({ status }) => status === 200);
+      expect(done?.body.recoveryCodes).to.have.length(10);
+      expect(claimsOf(done?.body.accessToken).amr).to.deep.equal(['pwd', 'pop', 'mfa']);
+      const client = world.anonymous.withToken(done?.body.accessToken);
+      const [factor] = (await client.get(factorsPath)).body;
+      expect(factor).to.include({ kind: 'passkey', name: 'My laptop' });
+
+      const { challenge, passkey: wanted } = await refusal(person);
+      const proof = { challenge, passkey: authenticator.get(wanted) };
+      expect((await people.verify(person, proof)).status).to.equal(200);
+      const again = await send(`${setupPath}/options`, { setupToken });
+      expectProblem(again, 401, 'invalid_challenge');
+    });
+
+    it('is set up by no other token or challenge, on no other page, with five tries, and beside no other factor', async () => {
+      const { person, setupToken } = await addRefused();
+      const other = await addRefused();
+      const options = await setupOptions(setupToken);
+      const made = (of: typeof options, ceremony = {}) =>
+        new SoftwareAuthenticator().create(of, ceremony);
+      const withTotp = await people.add(world.acme);
+      await people.addTotp(withTotp.client);
+      const { challenge } = (await people.login(withTotp.person)).body;
+      const elsewhere = { tenant: world.globex };
+      const strange: [string, object][] = [
+        [challenge, {}],
+        ['sbc_nothing', {}],
+        [setupToken, elsewhere],
+      ];
+
+      for (const [token, where] of strange) {
+        const sent = { setupToken: token, passkey: made(options) };
+        expectProblem(await send(setupPath, sent, where), 401, 'invalid_challenge');
+        const asked = await send(`${setupPath}/options`, { setupToken: token }, where);
+        expectProblem(asked, 401, 'invalid_challenge');
+      }
+      const wrong = [
+        made(await setupOptions(other.setupToken)),
+        made(options, { origin: 'https://cors.example.com' }),
+        made(options, { origin: secondPage }),
+        made({ ...options, challenge: setupToken }),
+        made({ ...options, challenge: (await loginOptions(world.acme)).body.challenge }),
+      ];
+      for (const passkey of wrong) {
+        const refused = await send(setupPath, { setupToken, passkey });
+        expectProblem(refused, 401, 'invalid_passkey');
+      }
+      const late = await send(setupPath, { setupToken, passkey: made(options) });
+      expectProblem(late, 401, 'invalid_challenge');
+
+      const next = (await people.login(person)).body.setupToken;
+      const second = (await people.login(person)).body.setupToken;
+      const passkey = made(await setupOptions(next));
+      const begun = await setupOptions(second);
+      expect((await send(setupPath, { setupToken: next, passkey })).status).to.equal(200);
+      const beside = await send(setupPath, { setupToken: second, passkey: made(begun) });
+      expectProblem(beside, 401, 'invalid_challenge');
     });
   });
 

@@ -235,6 +235,25 @@ describe('a second factor', () => {
     expectProblem(renewal, 403, 'verification_required');
   });
 
+  it('an app that somebody with the password alone has begun is not confirmed once there is another factor', async () => {
+    const { person, client } = await people.add(world.acme);
+    const intruder = world.anonymous.withToken((await people.login(person)).body.accessToken);
+    const begun = (await intruder.post(`${factorsPath}/totp`, {})).body;
+    const [{ id } = { id: '' }] = await controlSql<{ id: string }>(
+      world,
+      `insert into factors (tenant_id, user_id, kind, name, confirmed_at)
+       select tenant_id, id, 'passkey', 'of the person', now() from users where email = ? returning id`,
+      [person.email],
+    );
+
+    const body = { code: people.code(begun.secret) };
+    const refused = await intruder.post(`${factorsPath}/${begun.id}/confirm`, body);
+
+    expectProblem(refused, 403, 'verification_required');
+    const left = (await client.get(factorsPath)).body;
+    expect(left.map((factor: { id: string }) => factor.id)).to.deep.equal([id]);
+  });
+
   it('the last factor of a person with a short password stays until the password is longer', async () => {
     const { person, client } = await people.add(world.acme);
     const { id } = await people.addTotp(client);
