@@ -176,8 +176,9 @@ async function usePasswordLink(
     await query('confirm_invited', confirmInvited, [userId]);
     await withdrawRegistrationsOf(query, userId);
   }
-  await setPasswordHash(query, userId, passwordHash);
+  // First, so that the notice of the new password says which passkeys it holds.
   await recordSetPassword(query, link, passwordHash);
+  await setPasswordHash(query, userId, passwordHash);
   await revokeSessionsOf(query, userId, 'password_reset');
   await forgetWrongCodes(query, userId);
 

@@ -4,6 +4,7 @@ import { accountMail } from './account-mail.ts';
 import { nameText } from './compose-mail.ts';
 import type { Message } from './mail-transport.ts';
 import type {
+  AddedFactor,
   ChangedBy,
   DisabledFacts,
   EndingFacts,
@@ -198,14 +199,19 @@ function passwordMail(context: NoticeContext, details: DetailsOf<'password_chang
     factors.length === 0
       ? 'Your account has no second factor.'
       : `These second factors stay. Remove those that are not yours:\n${factors
-          .map(factor => `${factorText(factor)}, added on ${timeText(factor.addedAt)}`)
+          .map(addedText)
           .join('\n')}`;
+  const held = factors.some(({ isHeld }) => isHeld)
+    ? [
+        'A passkey that is held completes your logins with the password, and is no whole login before you have confirmed it.',
+      ]
+    : [];
 
   return personMail(context, {
     subject: `Your password for ${context.tenant.name} was changed`,
     change: isByLink ? 'A new password was set by the link of a mail.' : 'A new password was set.',
     by: details,
-    effects: [...endedTexts(isByLink, by), left],
+    effects: [...endedTexts(isByLink, by), left, ...held],
   });
 }
 
@@ -261,6 +267,12 @@ function newNetworkMail(context: NoticeContext, { logins }: DetailsOf<'new_netwo
 
 function factorText({ name, kind }: NamedFactor): string {
   return `${thingText(name)} (${kind === 'totp' ? 'authenticator app' : 'passkey'})`;
+}
+
+function addedText(factor: AddedFactor): string {
+  const { addedAt, addedFrom, isHeld } = factor;
+  const network = addedFrom ? `, network ${clientNetwork(addedFrom)}` : '';
+  return `${factorText(factor)}, added on ${timeText(addedAt)}${network}${isHeld ? ', held' : ''}`;
 }
 
 function makerText({ by, ipAddress }: ChangedBy): string {

@@ -86,6 +86,16 @@ export interface NamedFactor {
   readonly kind: 'totp' | 'passkey';
 }
 
+/** A second factor that a new password leaves. */
+export interface AddedFactor extends NamedFactor {
+  /** In ISO 8601. */
+  readonly addedAt: string;
+  /** The address of the client; null, or absent from a notice of a former build: not known. */
+  readonly addedFrom?: string | null;
+  /** True for a passkey that is held. Absent from a notice of a former build. */
+  readonly isHeld?: boolean;
+}
+
 interface Rights {
   readonly role: string;
   readonly scope: string;
@@ -114,7 +124,7 @@ interface MailDetails {
   password_changed: ChangedBy & {
     /** True if the link of a mail has set the password. */
     readonly isByLink: boolean;
-    readonly factors: readonly (NamedFactor & { readonly addedAt: string })[];
+    readonly factors: readonly AddedFactor[];
   };
   factor_added: ChangedBy & NamedFactor;
   factors_removed: ChangedBy & { readonly removed: readonly string[]; readonly left: number };

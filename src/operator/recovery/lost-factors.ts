@@ -37,9 +37,9 @@ export interface ReplayedFactors {
 }
 
 /**
- * Removes, in a restored control database, the second factors that a later state does not have.
- * Who has one there and none here sets one up before the next login. Roles that require one
- * there do so here.
+ * Removes, in a restored control database, the second factors that a later state does not have,
+ * and holds the passkeys that it holds. Who has a factor there and none here sets one up before
+ * the next login. Roles that require one there do so here.
  * @param later the users with the ids of their factors, and roles, as JSON (`LaterState`)
  */
 export async function replayFactors(
@@ -57,6 +57,13 @@ export async function replayFactors(
     `delete from factors f
       using users u, json_to_recordset($1::json) as l (guid uuid, factors uuid[])
       where u.guid = l.guid and f.tenant_id = u.tenant_id and f.user_id = u.id and f.id <> all (l.factors)`,
+    [people],
+  );
+  await client.query(
+    `update factors f set held_at = now()
+       from users u, json_to_recordset($1::json) as l (guid uuid, held uuid[])
+      where u.guid = l.guid and f.tenant_id = u.tenant_id and f.user_id = u.id
+        and f.id = any (l.held) and f.held_at is null`,
     [people],
   );
 

@@ -23,7 +23,7 @@ export interface LaterState {
   readonly roles: string;
   /**
    * All users with addresses, roles, scopes, entities, networks, digests of passwords, and the
-   * ids of second factors, as JSON.
+   * ids of second factors and of held ones, as JSON.
    */
   readonly people: string;
 }
@@ -65,6 +65,7 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
             (select coalesce(json_agg(json_build_object('guid', u.guid, 'email', u.email, 'role', r.name, 'scope', u.scope,
                       'entity', u.entity_id, 'since', u.entity_since, 'networks', u.networks, 'password', encode(sha256(convert_to(u.password_hash, 'UTF8')), 'hex'),
                       'factors', array(select id from factors f where f.tenant_id = u.tenant_id and f.user_id = u.id and f.confirmed_at is not null),
+                      'held', array(select id from factors f where f.tenant_id = u.tenant_id and f.user_id = u.id and f.held_at is not null),
                       'lacksFactor', u.must_set_up_factor)), '[]')
                from users u join roles r on r.id = u.role_id)::text as people`,
   );

@@ -33,13 +33,14 @@ const privileges: Record<string, string> = {
   archives: 'select (target, tenant_guid, archived_at, state, proved_at, fault)',
   purged_tenants: 'select (archives)',
   signing_keys: 'select',
-  roles: 'select, insert, delete, update (name, permissions, requires_second_factor)',
+  roles:
+    'select, insert, delete, update (name, permissions, requires_second_factor)',
   users:
     'select, insert, delete, ' +
     'update (email, password_hash, first_name, last_name, role_id, scope, entity_id, entity_since, invited_at, confirmed_at, disabled_at, networks, must_set_up_factor)',
   program_keys: 'select, insert, delete, update (revoked_at, last_used_at)',
   factors:
-    'select, insert, delete, update (name, last_step, sign_count, confirmed_at, last_used_at)',
+    'select, insert, delete, update (name, last_step, sign_count, confirmed_at, last_used_at, held_at)',
   recovery_codes: 'select, insert, delete, update (used_at)',
   wrong_codes: readAndWrite,
   login_challenges: 'select, insert, delete, update (tries)',

@@ -2,13 +2,14 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { factorsPath, factorWorld } from '../../accounts/auth/factors/factor-world.ts';
+import { page, passkeyWorld } from '../../accounts/auth/factors/passkey-world.ts';
 import { expectProblem } from '../../accounts/people/people-world.ts';
 import { eventually } from '../../support/eventually.ts';
 import { startMailServer } from '../../support/mail-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { use } from '../../support/use.ts';
-import { controlSql, createWorld } from '../../support/world.ts';
+import { controlSql, createWorld, type TestTenant } from '../../support/world.ts';
 
 describe('second factors in a restored control database', () => {
   const mails = use(startMailServer);
@@ -103,6 +104,33 @@ describe('second factors in a restored control database', () => {
     expectProblem(await people.login(kept.person), 401, 'second_factor_required');
     const ofRole = await people.login(required.person);
     expectProblem(ofRole, 403, 'second_factor_setup_required');
+  });
+
+  it('a passkey that a new password held later is held, and one that was confirmed later is not let off', async () => {
+    const pages = 'update tenants set passkey_origins = array[?]';
+    await controlSql(world, pages, [page]);
+    const [held, free] = [await people.add(world.acme), await people.add(world.globex)];
+    const passkeys = passkeyWorld(world);
+    await eventually(async () => (await passkeys.loginOptions(world.acme)).status === 200);
+    await eventually(async () => (await passkeys.loginOptions(world.globex)).status === 200);
+    const ofHeld = await passkeys.addPasskey(held.client);
+    const ofFree = await passkeys.addPasskey(free.client);
+    const wasHeld = await passkeys.addPasskey(free.client);
+    await controlSql(world, 'update factors set held_at = now() where id = ?', [wasHeld.id]);
+    await makeLater();
+    await inLater('update factors set held_at = now() where id = $1', [ofHeld.id]);
+    await inLater('update factors set held_at = null where id = $1', [wasHeld.id]);
+
+    const { code, stderr } = await afterRestore(true);
+
+    expect(code, stderr).to.equal(0);
+    const alone = async (tenant: TestTenant, { authenticator }: typeof ofHeld) => {
+      const { body } = await passkeys.loginOptions(tenant);
+      return passkeys.loginAlone(tenant, authenticator.get(body));
+    };
+    expectProblem(await alone(world.acme, ofHeld), 401, 'invalid_passkey');
+    expectProblem(await alone(world.globex, wasHeld), 401, 'invalid_passkey');
+    expect((await alone(world.globex, ofFree)).status).to.equal(200);
   });
 
   it('no password alone lets in who had a factor later and has none here: the person sets one up by a mail', async () => {

@@ -15,6 +15,7 @@ export const factorView = describeFields(
     name: z.string(),
     confirmedAt: timestamp(),
     lastUsedAt: timestamp().nullable(),
+    heldAt: timestamp().nullable(),
   },
   {
     id: 'The id of the factor, for `DELETE`.',
@@ -22,6 +23,9 @@ export const factorView = describeFields(
     name: 'The name by which you recognise it.',
     confirmedAt: 'When you confirmed it.',
     lastUsedAt: 'When it was last used; null if never.',
+    heldAt:
+      'Of a passkey: when a password that was set by the link of a mail began to hold it. It is no whole ' +
+      'login until you confirm it. Null: it is not held.',
   },
 ).meta({ title: 'Factor' });
 

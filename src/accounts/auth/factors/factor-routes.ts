@@ -28,10 +28,11 @@ export function factorRoutes(services: AuthServices): TenantRoute[] {
       response: z.array(factorView),
       handler: async (_input, context) => {
         const factors = await listFactors(services, ownerOf(context));
-        return factors.map(({ confirmedAt, lastUsedAt, ...factor }) => ({
+        return factors.map(({ confirmedAt, lastUsedAt, heldAt, ...factor }) => ({
           ...factor,
           confirmedAt: new Date(confirmedAt).toISOString(),
           lastUsedAt: lastUsedAt === null ? null : new Date(lastUsedAt).toISOString(),
+          heldAt: heldAt === null ? null : new Date(heldAt).toISOString(),
         }));
       },
     }),

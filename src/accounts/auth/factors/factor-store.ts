@@ -26,11 +26,13 @@ export interface FactorRow {
   readonly confirmedAt: string;
   /** In ISO 8601; null if never. */
   readonly lastUsedAt: string | null;
+  /** Since when a new password holds it, in ISO 8601; null: it is not held. */
+  readonly heldAt: string | null;
 }
 
 const listed = `
   select id, kind, name, to_json(confirmed_at) #>> '{}' as "confirmedAt",
-         to_json(last_used_at) #>> '{}' as "lastUsedAt"
+         to_json(last_used_at) #>> '{}' as "lastUsedAt", to_json(held_at) #>> '{}' as "heldAt"
     from factors where tenant_id = $1 and user_id = $2 and confirmed_at is not null
    order by created_at, id`;
 

@@ -79,6 +79,7 @@ export function passkeyLoginRoutes(services: AuthServices): TenantRoute[] {
           const count = await checkAssertion(tenant, passkey, found, challenge.accept, true);
           const holder = await loadTokenHolder(services, context, found.userId);
           if (count === undefined || !holder) throw problem('invalid_passkey');
+          if (found.isHeld) throw heldPasskey();
 
           const client = loginClient(origin);
           const owner = { tenantId: tenant.id, userId: found.userId };
@@ -88,7 +89,7 @@ export function passkeyLoginRoutes(services: AuthServices): TenantRoute[] {
             const isTaken =
               account.mayLogIn &&
               (await challenge.use(query)) &&
-              (await takeSignature(query, found, count));
+              (await takeSignature(query, found, count, true));
             if (!isTaken) throw problem('invalid_passkey');
 
             // Nobody knows how long the password is: `POST /api/v1/auth/verify` finds out.
@@ -101,4 +102,13 @@ export function passkeyLoginRoutes(services: AuthServices): TenantRoute[] {
       },
     }),
   ];
+}
+
+/** The problem of a passkey that a new password holds: only who has the passkey gets it. */
+function heldPasskey() {
+  return problem('invalid_passkey', {
+    detail:
+      'The password of the account was set by the link of a mail since this passkey was added. Log ' +
+      'in with the password, and confirm the passkey, before it is a whole login again.',
+  });
 }

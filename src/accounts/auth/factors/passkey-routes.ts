@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { addedBy } from '../../../control/former-builds.ts';
+import { isUuid } from '../../../lib/http/request/uuid.ts';
 import { problem } from '../../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import type { RequestContext } from '../../../tenancy/request-context.ts';
@@ -10,7 +11,7 @@ import { confirmedFactor } from './factor-fields.ts';
 import { firstRecoveryCodes, requireRoom } from './factor-store.ts';
 import { type ChallengePurpose, SentChallenge, sealChallenge } from './passkey-challenges.ts';
 import { attestationField, creationOptionsView, passkeyName } from './passkey-fields.ts';
-import { insertPasskey, listPasskeys } from './passkey-store.ts';
+import { confirmHeld, insertPasskey, listPasskeys } from './passkey-store.ts';
 import { checkAttestation, creationOptions, requireRpId } from './passkeys.ts';
 
 const path = '/api/v1/auth/factors/passkeys';
@@ -89,6 +90,25 @@ export function passkeyRoutes(services: AuthServices): TenantRoute[] {
         });
         directory.invalidateSession(caller.sessionId);
         return added;
+      },
+    }),
+
+    defineRoute({
+      ...ownFactorRoute,
+      method: 'POST',
+      path: `${path}/:id/confirm`,
+      summary: 'Confirm a passkey that a new password holds',
+      description:
+        'A password that is set by the link of a mail holds the passkeys of the last 30 days: until ' +
+        'you have confirmed one, it completes logins with the password, and is no whole login. ' +
+        `${proofNeeded} The proof has to be the password, also of who has logged in by a passkey alone.`,
+      problems: ['verification_required', 'wrong_state'],
+      handler: async ({ params: { id = '' } }, context) => {
+        if (!isUuid(id.toLowerCase())) throw problem('not_found');
+        const { sessionId } = context.caller;
+        await changeFactors(services, context, query =>
+          confirmHeld(query, ownerOf(context), id.toLowerCase(), sessionId),
+        );
       },
     }),
   ];

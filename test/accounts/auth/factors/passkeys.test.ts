@@ -326,6 +326,7 @@ describe('a passkey', () => {
       'name',
       'confirmedAt',
       'lastUsedAt',
+      'heldAt',
     );
     expect(JSON.stringify(world.logs)).not.to.include(authenticator.credentialId);
   });
@@ -449,7 +450,7 @@ describe('a passkey', () => {
     };
 
     it('is set up by the token of the refused login, which it completes once, at two processes too', async () => {
-      const { person, setupToken } = await addRefused();
+      const { person, setupToken, userId } = await addRefused();
       const authenticator = new SoftwareAuthenticator();
       const passkey = authenticator.create(await setupOptions(setupToken));
       const body = { setupToken, name: 'My laptop', passkey };
@@ -465,6 +466,8 @@ describe('a passkey', () => {
       const client = world.anonymous.withToken(done?.body.accessToken);
       const [factor] = (await client.get(factorsPath)).body;
       expect(factor).to.include({ kind: 'passkey', name: 'My laptop' });
+      const own = 'select added_from from factors where user_id = ?';
+      expect(await controlSql(world, own, [userId])).to.deep.equal([{ added_from: '127.0.0.1' }]);
 
       const { challenge, passkey: wanted } = await refusal(person);
       const proof = { challenge, passkey: authenticator.get(wanted) };

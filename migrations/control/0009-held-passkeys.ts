@@ -1,0 +1,87 @@
+import { Migration } from '@mikro-orm/migrations';
+
+/** Passkeys that a new password holds, until their person confirms them. */
+export class HeldPasskeys extends Migration {
+  static readonly compatible = true;
+
+  override up(): void {
+    this.#addHolds();
+    this.addSql(factorsOf(`, 'addedFrom', f.added_from, 'isHeld', f.held_at is not null`));
+  }
+
+  override down(): void {
+    this.addSql(factorsOf(''));
+    this.addSql('drop trigger refuse_held_way_in on sessions');
+    this.addSql('drop function refuse_held_way_in()');
+    this.addSql('drop trigger hold_ways_in on mail_deliveries');
+    this.addSql('drop function hold_ways_in()');
+    this.addSql('alter table factors drop column held_at, drop column added_from');
+  }
+
+  #addHolds(): void {
+    this.addSql('alter table factors add column held_at timestamptz, add column added_from text');
+    this.addSql(`
+      alter table factors alter added_from
+        set default nullif(current_setting('app.actor', true), '')::jsonb ->> 'ipAddress'`);
+    this.addSql(`
+      comment on column factors.held_at is
+        'since when the link of a mail, by which a password was set, holds this passkey: it is no '
+        'whole login before its person confirms it; null: it is not held'`);
+    this.addSql(`
+      comment on column factors.added_from is
+        'the address of the client that added it; null: not known'`);
+
+    // The link of a mail has set a password: a way in without the password, which whoever had the
+    // account before may have added, is held.
+    this.addSql(`
+      create function hold_ways_in() returns trigger language plpgsql security definer
+        set search_path = pg_catalog, public, pg_temp as $$
+      begin
+        update factors set held_at = now()
+         where tenant_id = new.tenant_id and user_id = new.user_id and kind = 'passkey'
+           and held_at is null and confirmed_at > now() - interval '30 days';
+        return null;
+      end $$`);
+    this.addSql(`
+      create trigger hold_ways_in after update of set_password on mail_deliveries
+        for each row when (
+          new.kind = 'reset' and new.user_id is not null
+          and old.set_password is null and new.set_password is not null)
+        execute function hold_ways_in()`);
+
+    // A passkey notes its use in the transaction of the session that it opens, whose time is
+    // now().
+    this.addSql(`
+      create function refuse_held_way_in() returns trigger language plpgsql security definer
+        set search_path = pg_catalog, public, pg_temp as $$
+      begin
+        if exists (
+          select from factors
+           where tenant_id = new.tenant_id and user_id = new.user_id
+             and held_at is not null and last_used_at = now()) then
+          raise insufficient_privilege using message = 'this way to log in is held';
+        end if;
+
+        return new;
+      end $$`);
+    this.addSql(`
+      create trigger refuse_held_way_in before insert on sessions
+        for each row when (not new.methods && '{pwd}') execute function refuse_held_way_in()`);
+  }
+}
+
+/**
+ * Returns the statement that makes `factors_of()`: the factors of a person, for a notice.
+ * @param facts SQL of those that each has beside name, kind and time
+ */
+const factorsOf = (facts: string): string => `
+  create or replace function factors_of(person bigint) returns jsonb language sql stable
+    set search_path = pg_catalog, public, pg_temp as $$
+    select coalesce(
+      jsonb_agg(
+        jsonb_build_object('name', f.name, 'kind', f.kind, 'addedAt', f.confirmed_at${facts})
+        order by f.confirmed_at, f.id),
+      '[]')
+      from factors f join users u on u.tenant_id = f.tenant_id and u.id = f.user_id
+     where u.id = person and f.confirmed_at is not null
+  $$`;
