@@ -18,10 +18,11 @@ import { roleSecondFactorRoutes } from './role-second-factor.ts';
 import { userDocumentation } from './user-documentation.ts';
 import { managedPeople } from './user-records.ts';
 import {
-  type RoleView,
   roleById,
   roleFields,
+  roleOf,
   roleTable,
+  roleText,
   roleView,
   type UserView,
   userById,
@@ -125,7 +126,8 @@ const contract = describeFields(
 const example = { Name: 'Buyer', Permissions: ['orders.read', 'orders.write'] as const };
 
 const roleList = listContract({
-  view: roleView,
+  // An export keeps its columns.
+  view: roleView.omit({ RequiresSecondFactor: true }),
   order: { Name: 'asc', Id: 'asc' },
   key: 'Id',
   search: ['Name'],
@@ -151,7 +153,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
         const conditions: Condition[] = [['tenant_id = ?', context.tenant.id]];
         return readList(
           list,
-          { table: roleTable, conditions, reads },
+          { table: roleTable, conditions, reads, toResponse: roleText },
           { orderBy: { name: 'asc', id: 'asc' } },
         );
       },
@@ -166,7 +168,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
       response: roleView,
       handler: async ({ params }, { tenant }) => {
         const id = idOf(params.id);
-        const role = id && viewOf<RoleView>(await queryStatement(control, roleById(tenant.id, id)));
+        const role = id && roleOf(await queryStatement(control, roleById(tenant.id, id)));
         if (!role) throw problem('not_found');
         return role;
       },
@@ -190,7 +192,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
         const rows = await changePeople(services, context, async transaction =>
           roleById(tenantId, await createRole(transaction, tenantId, body)),
         );
-        return viewOf<RoleView>(rows);
+        return roleOf(rows);
       },
       checkValid: ({ body }, context) =>
         errorsOfPeople(services, context, transaction =>
@@ -219,7 +221,7 @@ export function roleRoutes(services: AuthServices): TenantRoute[] {
           );
           return roleById(tenantId, id);
         });
-        return viewOf<RoleView>(rows);
+        return roleOf(rows);
       },
       checkValid: ({ body, params }, context) => {
         const tenantId = context.tenant.id;

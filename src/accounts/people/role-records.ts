@@ -4,7 +4,7 @@ import type { Precondition } from '../../lib/http/response/representation.ts';
 import { problem, type ReferenceCount } from '../../lib/problems.ts';
 import { requireMayGrant, requireMayManage } from '../../tenancy/permission-rules.ts';
 import type { PeopleTransaction } from './change-people.ts';
-import { isBuiltIn, maxRoles, type RoleView, roleById, viewOf } from './user-statements.ts';
+import { isBuiltIn, maxRoles, type RoleView, roleById, roleOf } from './user-statements.ts';
 
 interface RoleFields {
   readonly Name: string;
@@ -125,7 +125,7 @@ async function findManagedRole(
   { tenantId, id, precondition }: RoleKey,
 ): Promise<RoleView> {
   const { name, text, values } = roleById(tenantId, id ?? 0);
-  const role = viewOf<RoleView>(await query(name, text, values));
+  const role = roleOf(await query(name, text, values));
   if (!role) throw problem('not_found');
   if (isBuiltIn(role.Name)) {
     throw problem('wrong_state', {

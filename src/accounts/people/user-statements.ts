@@ -135,8 +135,19 @@ export const roleFields = {
 };
 
 export const roleView = describeFields(
-  { Id: longId(), Name: z.string(), Permissions: z.array(z.string()) },
-  { Id: 'The number of the role, which the service chooses.', ...roleFields },
+  {
+    Id: longId(),
+    Name: z.string(),
+    Permissions: z.array(z.string()),
+    RequiresSecondFactor: z.literal(true).optional(),
+  },
+  {
+    Id: 'The number of the role, which the service chooses.',
+    ...roleFields,
+    RequiresSecondFactor:
+      'Only if true: people with this role need a second factor. Set by ' +
+      '`PUT /api/v1/Roles/{id}/second-factor`; a PUT of the role leaves it alone.',
+  },
 ).meta({ title: 'Role' });
 export type RoleView = z.output<typeof roleView>;
 
@@ -148,6 +159,24 @@ export function roleById(tenantId: number, id: number): Statement {
     ['tenant_id = ?', tenantId],
     ['id = ?', id],
   ]);
+}
+
+/** Parses the role of a statement that selects it as JSON; undefined when there is none. */
+export function roleOf(rows: readonly RowValues[]): RoleView | undefined {
+  const role = viewOf<StoredRole>(rows);
+  return role && shownRole(role);
+}
+
+/** Turns the JSON text of a role as it is stored into that of the response. */
+export function roleText(json: string): string {
+  return JSON.stringify(shownRole(JSON.parse(json)));
+}
+
+type StoredRole = Omit<RoleView, 'RequiresSecondFactor'> & { RequiresSecondFactor: boolean };
+
+/** Only a role that requires a second factor says so: clients of 0.2.0 know no such field. */
+function shownRole({ RequiresSecondFactor, ...role }: StoredRole): RoleView {
+  return RequiresSecondFactor ? { ...role, RequiresSecondFactor } : role;
 }
 
 /** The maximum number of roles of a tenant: their list has no pages. */

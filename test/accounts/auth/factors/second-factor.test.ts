@@ -490,13 +490,51 @@ describe('a second factor', () => {
       await require(roleId);
 
       const body = { Name: role, Permissions: ['full.read', 'users.read'] };
-      expect((await admin.put(`/api/v1/Roles/${roleId}`, body)).status).to.equal(200);
+      for (const sent of [body, { ...body, RequiresSecondFactor: false }]) {
+        const { status, body: replaced } = await admin.put(`/api/v1/Roles/${roleId}`, sent);
+        expect(status).to.equal(200);
+        expect(replaced.RequiresSecondFactor).to.equal(true);
+      }
 
       expect((await admin.get(requirementOf(roleId))).body.Required).to.equal(true);
       const { body: entries } = await admin.get(`/api/v1/AuditLog?resource=Role&key=${roleId}`);
       const [, changed] = entries;
       expect(changed.Before.RequiresSecondFactor).to.equal(false);
       expect(changed.After.RequiresSecondFactor).to.equal(true);
+    });
+
+    it('is shown by a role only if it requires one, alone and in the list, and no export has a column for it', async () => {
+      const strict = await people.add(world.acme);
+      const lax = await people.add(world.acme);
+      await require(strict.roleId);
+      const read = (roleId: number, headers = {}) => admin.get(`/api/v1/Roles/${roleId}`, headers);
+
+      const shown = await read(strict.roleId);
+      expect(shown.body).to.deep.equal({
+        Id: strict.roleId,
+        Name: strict.role,
+        Permissions: ['full.read'],
+        RequiresSecondFactor: true,
+      });
+      expect((await read(lax.roleId)).body).to.have.all.keys('Id', 'Name', 'Permissions');
+      for (const query of ['', '?include=etag']) {
+        const { body: roles } = await admin.get(`/api/v1/Roles${query}`);
+        const of = (roleId: number) => roles.find(({ Id }: { Id: number }) => Id === roleId);
+        expect(of(strict.roleId).RequiresSecondFactor).to.equal(true);
+        expect(of(lax.roleId)).not.to.have.property('RequiresSecondFactor');
+        if (query) expect(of(strict.roleId).ETag).to.equal(shown.headers.get('etag'));
+      }
+      const csv = await fetch(`${world.url}/api/v1/Roles`, {
+        headers: { Authorization: `Bearer ${admin.tokens?.accessToken}`, Accept: 'text/csv' },
+      });
+      expect((await csv.text()).split('\r\n')[0]).to.equal('Id,Name,Permissions');
+
+      const change = { Name: `${strict.role} 2`, Permissions: ['full.read'] };
+      const tag = shown.headers.get('etag') ?? '';
+      const path = `/api/v1/Roles/${strict.roleId}`;
+      expect((await admin.put(path, change, { 'If-Match': tag })).status).to.equal(200);
+      await require(strict.roleId, false);
+      expect((await read(strict.roleId)).body).to.have.all.keys('Id', 'Name', 'Permissions');
     });
 
     it('is asked of a person who gets such a role, at the next request', async () => {
