@@ -1,15 +1,24 @@
 import { Migration } from '@mikro-orm/migrations';
 
-/** Passkeys that a new password holds, until their person confirms them. */
+/**
+ * Passkeys that a new password holds, until their person confirms them; and roles of whose
+ * people sessions are being revoked.
+ */
 export class HeldPasskeys extends Migration {
   static readonly compatible = true;
 
   override up(): void {
     this.#addHolds();
     this.addSql(factorsOf(`, 'addedFrom', f.added_from, 'isHeld', f.held_at is not null`));
+    this.#addRevocations();
   }
 
   override down(): void {
+    this.addSql('drop trigger mark_role_of_user on users');
+    this.addSql('drop function mark_role_of_user()');
+    this.addSql('drop trigger mark_role on roles');
+    this.addSql('drop function mark_role()');
+    this.addSql('alter table roles drop column revokes_sessions');
     this.addSql(factorsOf(''));
     this.addSql('drop trigger refuse_held_way_in on sessions');
     this.addSql('drop function refuse_held_way_in()');
@@ -67,6 +76,44 @@ export class HeldPasskeys extends Migration {
     this.addSql(`
       create trigger refuse_held_way_in before insert on sessions
         for each row when (not new.methods && '{pwd}') execute function refuse_held_way_in()`);
+  }
+
+  // The sessions are refused at each use already; there may be many of them.
+  #addRevocations(): void {
+    this.addSql('alter table roles add column revokes_sessions boolean not null default false');
+    this.addSql(`
+      comment on column roles.revokes_sessions is
+        'true: the role requires a second factor, and sessions of its people that have none may '
+        'be left to be revoked'`);
+    // the roles whose sessions are being revoked
+    this.addSql('create index roles_revokes_sessions_index on roles (id) where revokes_sessions');
+
+    this.addSql(`
+      create function mark_role() returns trigger language plpgsql
+        set search_path = pg_catalog, public, pg_temp as $$
+      begin
+        new.revokes_sessions := true;
+        return new;
+      end $$`);
+    this.addSql(`
+      create trigger mark_role before update of requires_second_factor on roles
+        for each row when (new.requires_second_factor and not old.requires_second_factor)
+        execute function mark_role()`);
+
+    // Also for a command of a former build, which gives a person another role. A role that is
+    // marked already is locked, too: otherwise its mark could end before this change is seen.
+    this.addSql(`
+      create function mark_role_of_user() returns trigger language plpgsql security definer
+        set search_path = pg_catalog, public, pg_temp as $$
+      begin
+        update roles set revokes_sessions = true
+         where id = new.role_id and requires_second_factor;
+        return null;
+      end $$`);
+    this.addSql(`
+      create trigger mark_role_of_user after update of role_id on users
+        for each row when (old.role_id <> new.role_id and new.kind = 'person')
+        execute function mark_role_of_user()`);
   }
 }
 

@@ -95,7 +95,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
   services.webhooks.start();
   services.mails.start();
   services.notices.start();
-  services.endingKeys.start();
+  services.regularWork.start();
 
   const beginStop = (): void => {
     stopping.abort();

@@ -7,11 +7,13 @@ import { createTokenSettings } from '../accounts/auth/token-settings.ts';
 import { createUsageCounter } from '../accounts/auth/usage-counter.ts';
 import { accountLinks } from '../accounts/mails/account-link.ts';
 import { DeliverySource } from '../accounts/mails/delivery-source.ts';
-import { EndingKeys } from '../accounts/mails/ending-keys.ts';
 import { type MailCounts, MailDispatcher } from '../accounts/mails/mail-dispatcher.ts';
 import { addWebhookMails } from '../accounts/mails/mail-requests.ts';
 import { openMailTransport } from '../accounts/mails/mail-transport.ts';
+import { addEndingNotices } from '../accounts/mails/notice-requests.ts';
 import { NoticeSource } from '../accounts/mails/notice-source.ts';
+import { revokeWithoutFactor } from '../accounts/people/revoke-without-factor.ts';
+import { RegularWork } from '../accounts/regular-work.ts';
 import { Announcer } from '../control/announcer.ts';
 import { Beat } from '../control/beat.ts';
 import { ChangeFeed } from '../control/change-feed.ts';
@@ -290,12 +292,14 @@ async function startParts(
   });
   closing.add(() => notices.stop());
 
-  const endingKeys = new EndingKeys({
-    control,
+  const regularWork = new RegularWork({
     now: databaseNow,
-    onAdded: () => notices.wake(),
+    work: async now => {
+      if (await addEndingNotices(control, now)) notices.wake();
+      await revokeWithoutFactor(control);
+    },
   });
-  closing.add(() => endingKeys.stop());
+  closing.add(() => regularWork.stop());
 
   const webhooks = new WebhookDispatcher({
     control,
@@ -352,7 +356,7 @@ async function startParts(
     webhooks,
     mails,
     notices,
-    endingKeys,
+    regularWork,
     peopleLimits: createPeopleLimits(rateLimitStore, config.rateLimits.people),
     metrics,
     countRequest: (outcome: RequestOutcome): void => {

@@ -6,6 +6,7 @@ import type { Rate } from '../../lib/http/steps/rate-limit/sliding-window.ts';
 import type { MailDispatcher } from '../mails/mail-dispatcher.ts';
 import type { LeasedMail } from '../mails/mail-queue.ts';
 import type { LeasedNotice } from '../mails/notice-queue.ts';
+import type { RegularWork } from '../regular-work.ts';
 import type { TokenSettings } from './access-token.ts';
 import type { FailedLogins } from './failed-logins.ts';
 import type { PeopleLimits } from './limit-people.ts';
@@ -28,6 +29,7 @@ export interface AuthServices {
   failedLogins: Pick<FailedLogins, 'note'>;
   mails: Pick<MailDispatcher<LeasedMail>, 'wake'>;
   notices: Pick<MailDispatcher<LeasedNotice>, 'wake'>;
+  regularWork: Pick<RegularWork, 'wake'>;
   /** Maximum mails to one account. */
   mailRate: Rate;
   peopleLimits: PeopleLimits;

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { type QueryControl, queryControl } from '../../control/database.ts';
 import { addedBy, requireNoFormerBuild } from '../../control/former-builds.ts';
+import { hasFactor } from '../../control/second-factor.ts';
 import { pathId } from '../../lib/http/route.ts';
 import { nothing } from '../../lib/postgres/statement.ts';
 import { problem } from '../../lib/problems.ts';
@@ -8,9 +9,7 @@ import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { requireMayManage } from '../../tenancy/permission-rules.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { changePeople } from './change-people.ts';
-
-/** Sessions that are revoked at a time; the others are refused all the same. */
-const batch = 500;
+import { revokeSomeWithoutFactor } from './revoke-without-factor.ts';
 
 const view = z
   .object({
@@ -23,21 +22,13 @@ const requirement = `
   select requires_second_factor as "Required",
          (select count(*)::int from users u
            where u.tenant_id = r.tenant_id and u.role_id = r.id and u.kind = 'person' and u.disabled_at is null
-             and not exists (
-               select from factors f where f.tenant_id = u.tenant_id and f.user_id = u.id and f.confirmed_at is not null)
-         ) as "PeopleWithout"
+             and not ${hasFactor('u')}) as "PeopleWithout"
     from roles r where id = $1 and tenant_id = $2`;
 const managed = `
   select permissions, exists (select from users u where u.id = $3 and u.role_id = r.id) as "isOwn",
          exists (select from sessions s where s.id = $4::uuid and s.methods && '{otp,pop}') as "hasProved"
     from roles r where id = $1 and tenant_id = $2`;
 const setRequirement = 'update roles set requires_second_factor = $2 where id = $1';
-const revokeWithout = `
-  update sessions set revoked_at = now(), revoked_reason = 'second_factor'
-   where id in (
-     select s.id from sessions s join users u on u.id = s.user_id
-      where u.role_id = $1 and u.tenant_id = $2 and s.revoked_at is null and not s.methods && '{otp,pop}'
-      limit ${batch} for update of s skip locked)`;
 
 /** Whether a role requires a second factor, of the built-in roles too. */
 export function roleSecondFactorRoutes(services: AuthServices, rolesPath: string): TenantRoute[] {
@@ -87,9 +78,10 @@ export function roleSecondFactorRoutes(services: AuthServices, rolesPath: string
           }
 
           await query('set_requirement', setRequirement, [id, Required]);
-          if (Required) await query('revoke_without', revokeWithout, [id, tenant.id]);
+          if (Required) await revokeSomeWithoutFactor(query, id);
           return nothing;
         });
+        if (Required) services.regularWork.wake();
 
         return read(id, tenant.id);
       },

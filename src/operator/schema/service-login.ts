@@ -34,7 +34,7 @@ const privileges: Record<string, string> = {
   purged_tenants: 'select (archives)',
   signing_keys: 'select',
   roles:
-    'select, insert, delete, update (name, permissions, requires_second_factor)',
+    'select, insert, delete, update (name, permissions, requires_second_factor, revokes_sessions)',
   users:
     'select, insert, delete, ' +
     'update (email, password_hash, first_name, last_name, role_id, scope, entity_id, entity_since, invited_at, confirmed_at, disabled_at, networks, must_set_up_factor)',

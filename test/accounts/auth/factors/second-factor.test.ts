@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import type { ApiResponse } from '../../../support/client.ts';
 import { announcedMs, eventually } from '../../../support/eventually.ts';
 import { controlSql, useLogin, useWorld } from '../../../support/world.ts';
-import { expectProblem, usersPath } from '../../people/people-world.ts';
+import { expectProblem, insertWithoutTriggers, usersPath } from '../../people/people-world.ts';
 import { claimsOf } from '../forge.ts';
 import { factorsPath, factorWorld, type Person, verifyPath } from './factor-world.ts';
 
@@ -535,6 +535,70 @@ describe('a second factor', () => {
       expect((await admin.put(path, change, { 'If-Match': tag })).status).to.equal(200);
       await require(strict.roleId, false);
       expect((await read(strict.roleId)).body).to.have.all.keys('Id', 'Name', 'Permissions');
+    });
+
+    it('ends the rows of all sessions without one behind the change, also of a person who gets the role later', async () => {
+      const { roleId, role, userId, client } = await people.add(world.acme);
+      const late = await people.add(world.acme);
+      const proved = await people.add(world.acme);
+      await people.addTotp(proved.client);
+      const neighbour = await people.add(world.acme);
+      const many = 1_203;
+      await insertWithoutTriggers(
+        world,
+        'sessions',
+        `insert into sessions (tenant_id, user_id) select tenant_id, id from users, generate_series(1, ${many})
+          where id = ${userId}`,
+      );
+      await controlSql(world, 'update users set role_id = ? where id in (?, ?)', [
+        roleId,
+        proved.userId,
+        userId,
+      ]);
+      const left = async (id: number) =>
+        (
+          await controlSql(world, 'select from sessions where user_id = ? and revoked_at is null', [
+            id,
+          ])
+        ).length;
+      const marked = () => controlSql(world, 'select from roles where revokes_sessions');
+      expect(await left(userId)).to.be.above(many);
+
+      await require(roleId);
+
+      await eventually(async () => (await left(userId)) === 0);
+      await eventually(async () => (await marked()).length === 0);
+      expect(await left(proved.userId)).to.equal(1);
+      expect(await left(neighbour.userId)).to.equal(1);
+      expect((await client.get('/api/v1/auth/me')).status).to.equal(401);
+
+      const { FirstName, LastName, Scope, EntityId } = (
+        await admin.get(`${usersPath}/${late.userId}`)
+      ).body;
+      const body = { FirstName, LastName, Scope, EntityId, Role: role };
+      expect((await admin.put(`${usersPath}/${late.userId}`, body)).status).to.equal(200);
+      await require(roleId); // lets the process look at once, not in ten minutes
+      await eventually(async () => (await left(late.userId)) === 0);
+      await eventually(async () => (await marked()).length === 0);
+    });
+
+    it('ends no session of a role that requires none any more', async () => {
+      const { roleId, userId, client } = await people.add(world.acme);
+      await controlSql(world, 'update roles set requires_second_factor = true where id = ?', [
+        roleId,
+      ]);
+      await controlSql(world, 'update roles set requires_second_factor = false where id = ?', [
+        roleId,
+      ]);
+
+      await require((await people.add(world.acme)).roleId);
+
+      const marked = () =>
+        controlSql(world, 'select from roles where id = ? and revokes_sessions', [roleId]);
+      await eventually(async () => (await marked()).length === 0);
+      const revoked = 'select from sessions where user_id = ? and revoked_at is not null';
+      expect(await controlSql(world, revoked, [userId])).to.deep.equal([]);
+      expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
     });
 
     it('is asked of a person who gets such a role, at the next request', async () => {
