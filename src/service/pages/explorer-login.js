@@ -21,9 +21,10 @@ export function createLogin(onToken) {
     });
     const result = response.status === 204 ? undefined : await response.json();
     if (!response.ok) {
-      const { challenge, code } = result;
+      const { code, challenge, methods, passkey } = result;
       const { status } = response;
-      throw Object.assign(new Error(wordsOf(result)), { status, challenge, code });
+      const wanted = challenge && { challenge, methods, passkey };
+      throw Object.assign(new Error(wordsOf(result)), { status, code, wanted });
     }
     return result;
   }
@@ -35,6 +36,7 @@ export function createLogin(onToken) {
       expiresAt: Date.now() + lifetimeMs(tokens.accessToken),
     };
     onToken(tokens?.accessToken);
+    return tokens && claimsOf(tokens.accessToken).email;
   }
 
   async function refresh() {
@@ -48,15 +50,26 @@ export function createLogin(onToken) {
 
   return {
     /**
-     * @throws {Error} with a message for the reader of the page, and a `challenge` if the login
-     *   needs a second factor
+     * @returns the address of the person
+     * @throws {Error} with a message for the reader of the page, and with what the login needs
+     *   beside the password in `wanted`: `challenge`, `methods`, and the options for `passkey`
      */
     async logIn(tenant, email, password) {
-      keep(tenant, await post('login', tenant, { email, password }));
+      return keep(tenant, await post('login', tenant, { email, password }));
+    },
+    /** Logs in with a passkey alone. @throws {Error} as `logIn` does */
+    async logInByPasskey(tenant) {
+      const passkey = await usePasskey(await post('login/passkey/options', tenant, {}));
+      return keep(tenant, await post('login/passkey', tenant, { passkey }));
     },
     /** Completes a login by a code of an app. @throws {Error} as `logIn` does */
-    async verify(tenant, challenge, code) {
-      keep(tenant, await post('login/verify', tenant, { challenge, code }));
+    async verify(tenant, { challenge }, code) {
+      return keep(tenant, await post('login/verify', tenant, { challenge, code }));
+    },
+    /** Completes a login by a passkey. @throws {Error} as `logIn` does */
+    async verifyByPasskey(tenant, { challenge, passkey: options }) {
+      const passkey = await usePasskey(options);
+      return keep(tenant, await post('login/verify', tenant, { challenge, passkey }));
     },
     async logOut() {
       const { tenant, accessToken } = session;
@@ -80,15 +93,37 @@ export function createLogin(onToken) {
 
 /** Returns the lifetime by the claims of the token, whatever the clock of this machine says. */
 function lifetimeMs(token) {
-  const { iat, exp } = JSON.parse(
-    atob(token.split('.')[1].replaceAll('-', '+').replaceAll('_', '/')),
-  );
+  const { iat, exp } = claimsOf(token);
   return (exp - iat) * 1_000;
 }
 
-function wordsOf({ code, title, errors }) {
+function claimsOf(token) {
+  const bytes = atob(token.split('.')[1].replaceAll('-', '+').replaceAll('_', '/'));
+  return JSON.parse(new TextDecoder().decode(Uint8Array.from(bytes, byte => byte.charCodeAt(0))));
+}
+
+/**
+ * Asks the browser for a passkey.
+ * @throws {Error} with a message for the reader of the page
+ */
+async function usePasskey(options) {
+  try {
+    const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(options);
+    return (await navigator.credentials.get({ publicKey })).toJSON();
+  } catch {
+    throw Object.assign(new Error('No passkey was used.'), { code: 'invalid_passkey' });
+  }
+}
+
+function wordsOf({ code, title, errors, methods, passkey }) {
   if (code === 'tenant_required') return 'There is no active tenant with this guid or slug.';
-  if (code === 'second_factor_required') return '';
+  if (code === 'second_factor_required') {
+    if (methods.includes('totp')) return ''; // the field for its code says it
+    return passkey
+      ? 'Complete the login with your passkey.'
+      : 'Your passkey does not work on this page.';
+  }
+  if (code === 'wrong_state') return 'Passkeys of this tenant do not work on this page.';
   if (code === 'second_factor_setup_required') {
     return 'Your role requires a second factor: set it up with your own front end first.';
   }
@@ -111,26 +146,38 @@ export function loginBox(login) {
       const [user, setUser] = useState('');
       const [error, setError] = useState('');
       const [isBusy, setBusy] = useState(false);
-      const [challenge, setChallenge] = useState('');
+      const [wanted, setWanted] = useState();
       const [tenant, setTenant] = useState(
         new URLSearchParams(location.search).get('tenant') ?? '',
       );
-      async function submit(event) {
-        event.preventDefault();
-        const { email, password, code } = Object.fromEntries(new FormData(event.target));
+      async function attempt(logIn) {
         setBusy(true);
         try {
-          if (challenge) await login.verify(tenant.trim(), challenge, code.replace(/\s/g, ''));
-          else await login.logIn(tenant.trim(), email, password);
-          setUser(email);
+          setUser(await logIn(tenant.trim()));
           setError('');
-          setChallenge('');
+          setWanted(undefined);
         } catch (error) {
           setError(error.message);
-          // a wrong code may be sent again; any other refusal begins anew
-          if (error.challenge || error.code !== 'invalid_code') setChallenge(error.challenge ?? '');
+          // a wrong proof may be sent again; any other refusal begins anew
+          const isWrong = ['invalid_code', 'invalid_passkey'].includes(error.code);
+          if (error.wanted || !isWrong) setWanted(error.wanted);
         }
         setBusy(false);
+      }
+      function submit(event) {
+        event.preventDefault();
+        const { email, password, code } = Object.fromEntries(new FormData(event.target));
+        return attempt(tenant =>
+          code === undefined
+            ? login.logIn(tenant, email, password)
+            : login.verify(tenant, wanted, code.replace(/\s/g, '')),
+        );
+      }
+      function usePasskeyOf({ target }) {
+        if (!target.form.elements.tenant.reportValidity()) return undefined;
+        return attempt(tenant =>
+          wanted?.passkey ? login.verifyByPasskey(tenant, wanted) : login.logInByPasskey(tenant),
+        );
       }
       async function logOut() {
         setUser('');
@@ -160,13 +207,19 @@ export function loginBox(login) {
         }),
         field('email', 'E-mail', { type: 'email', autoComplete: 'username' }),
         field('password', 'Password', { type: 'password', autoComplete: 'current-password' }),
-        challenge &&
+        wanted?.methods.includes('totp') &&
           field('code', 'Code of your app', {
             inputMode: 'numeric',
             autoComplete: 'one-time-code',
             autoFocus: true,
           }),
         h('button', { className: 'btn execute', disabled: isBusy }, 'Log in'),
+        'PublicKeyCredential' in window &&
+          h(
+            'button',
+            { type: 'button', className: 'btn', disabled: isBusy, onClick: usePasskeyOf },
+            'Use a passkey',
+          ),
         h('p', { role: 'alert' }, error),
         tenant &&
           h('a', { href: `/reset?tenant=${encodeURIComponent(tenant)}` }, 'Forgot your password?'),

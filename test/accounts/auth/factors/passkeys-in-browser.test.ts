@@ -14,6 +14,7 @@ const origin = { Origin: page };
 
 describeInBrowser('passkeys in a browser', (world, open) => {
   let browserPage: Page;
+  let browserErrors: string[];
   let session: CDPSession;
 
   before(async () => {
@@ -21,7 +22,7 @@ describeInBrowser('passkeys in a browser', (world, open) => {
     await controlSql(world(), pages, [page, world().acme.guid]);
     await eventually(async () => (await loginOptions()).status === 200);
 
-    ({ page: browserPage } = await open('/docs'));
+    ({ page: browserPage, browserErrors } = await open('/docs'));
     const blank = { contentType: 'text/html', body: '<title>A page of the tenant</title>' };
     for (const each of [page, otherPage]) {
       await browserPage.route(`${each}/**`, route => route.fulfill(blank));
@@ -112,6 +113,48 @@ describeInBrowser('passkeys in a browser', (world, open) => {
     await remove();
 
     expect(refused).to.equal('SecurityError');
+  });
+
+  it('the explorer logs in with a passkey, beside the password and alone, and says where it does not work', async () => {
+    const { person, client } = await factorWorld(world()).add(world().acme);
+    const { remove } = await useAuthenticator(true);
+    const explorer = new URL('/swagger', world().url);
+    explorer.hostname = 'localhost';
+    await browserPage.goto(explorer.href);
+    const form = browserPage.locator('.login');
+    const press = (name: string) => form.getByRole('button', { name, exact: true }).click();
+    const fillPassword = async () => {
+      await form.getByLabel('E-mail').fill(person.email);
+      await form.getByLabel('Password').fill(person.password);
+      await press('Log in');
+    };
+    const expectLogin = async () => {
+      await browserPage.getByText(`Logged in as ${person.email}`).waitFor();
+      await press('Log out');
+      await form.getByLabel('Tenant').fill(world().acme.guid);
+    };
+    await form.getByLabel('Tenant').fill(world().globex.guid);
+    await press('Use a passkey');
+    await form.getByText('Passkeys of this tenant do not work on this page.').waitFor();
+
+    const pages = 'update tenants set passkey_origins = array[?, ?] where guid = ?';
+    await controlSql(world(), pages, [page, explorer.origin, world().acme.guid]);
+    const local = { Origin: explorer.origin };
+    const options = () => client.post(`${factorsPath}/passkeys/options`, {}, local);
+    await eventually(async () => (await options()).body.rp.id === 'localhost');
+    const passkey = await ask('create', (await options()).body);
+    expect((await client.post(`${factorsPath}/passkeys`, { passkey })).status).to.equal(201);
+    await form.getByLabel('Tenant').fill(world().acme.guid);
+
+    await fillPassword();
+    await form.getByText('Complete the login with your passkey.').waitFor();
+    expect(await form.getByLabel('Code of your app').count()).to.equal(0);
+    await press('Use a passkey');
+    await expectLogin();
+    await press('Use a passkey');
+    await expectLogin();
+    await remove();
+    expect(browserErrors.filter(text => !/status of 40[01]/.test(text))).to.deep.equal([]);
   });
 
   it('a copy of a passkey, whose counter has gone back, is refused', async () => {
