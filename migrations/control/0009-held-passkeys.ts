@@ -1,8 +1,8 @@
 import { Migration } from '@mikro-orm/migrations';
 
 /**
- * Passkeys that a new password holds, until their person confirms them; and roles of whose
- * people sessions are being revoked.
+ * Passkeys that a new password holds, until their person confirms them; roles of whose people
+ * sessions are being revoked; and logins that cost less.
  */
 export class HeldPasskeys extends Migration {
   static readonly compatible = true;
@@ -11,9 +11,17 @@ export class HeldPasskeys extends Migration {
     this.#addHolds();
     this.addSql(factorsOf(`, 'addedFrom', f.added_from, 'isHeld', f.held_at is not null`));
     this.#addRevocations();
+    this.#removeSeldom();
+    this.#notePreviousLogin('when (new.previous_login_at is null)');
   }
 
   override down(): void {
+    this.#notePreviousLogin('');
+    this.addSql('drop trigger remove_old on logins');
+    this.addSql(removeOldLogins('10 + 2 * (select count(*) from added)'));
+    this.addSql(`
+      create trigger remove_old after insert on logins referencing new table as added
+        for each statement execute function remove_old_logins()`);
     this.addSql('drop trigger mark_role_of_user on users');
     this.addSql('drop function mark_role_of_user()');
     this.addSql('drop trigger mark_role on roles');
@@ -115,7 +123,51 @@ export class HeldPasskeys extends Migration {
         for each row when (old.role_id <> new.role_id and new.kind = 'person')
         execute function mark_role_of_user()`);
   }
+
+  // Every 16th row removes those that are old among more than 16: so the table stays bounded as
+  // before, and 15 of 16 logins do not look for them.
+  #removeSeldom(): void {
+    this.addSql('drop trigger remove_old on logins');
+    this.addSql(removeOldLogins('42'));
+    this.addSql(`
+      create trigger remove_old after insert on logins
+        for each row when (new.id % 16 = 0) execute function remove_old_logins()`);
+  }
+
+  /**
+   * Makes the trigger that notes the login before a new session.
+   * @param condition of the sessions whose statement has not noted it: those of a first login,
+   *   and of a former build
+   */
+  #notePreviousLogin(condition: string): void {
+    this.addSql('drop trigger note_previous_login on sessions');
+    this.addSql(`
+      create trigger note_previous_login before insert on sessions
+        for each row ${condition} execute function note_previous_login()`);
+  }
 }
+
+/**
+ * Returns the statement that makes `remove_old_logins()`. A session plans this once, also while
+ * the table is almost empty: so the plan uses indexes alone.
+ * @param examined SQL of the number of rows of which those that are old are removed
+ */
+const removeOldLogins = (examined: string): string => `
+  create or replace function remove_old_logins() returns trigger language plpgsql security definer
+    set search_path = pg_catalog, public, pg_temp
+    set enable_seqscan = off as $$
+  declare
+    kept_from constant timestamptz := logins_kept_from();
+    examined constant bigint := ${examined};
+  begin
+    delete from logins where ctid = any (array(
+      select ctid from logins
+       where id = any (array(select id from logins order by id limit examined))
+         and created_at < kept_from
+         for update skip locked));
+
+    return null;
+  end $$`;
 
 /**
  * Returns the statement that makes `factors_of()`: the factors of a person, for a notice.

@@ -12,7 +12,7 @@ import { refreshRepeatSeconds, sessionLifetime } from '../../control/token-lifet
 import type { Deadline } from '../../lib/runtime/deadline.ts';
 import { createChallenge } from './factors/challenges.ts';
 import type { LoginClient } from './login-client.ts';
-import { isKnownNetwork, rememberNetwork } from './login-networks.ts';
+import { insertNetwork, isKnownNetwork, removeOldNetworks } from './login-networks.ts';
 import type { RefreshToken } from './refresh-token.ts';
 
 const sessionsPerUser = 20;
@@ -43,9 +43,11 @@ const insertSession = `
              order by created_at desc, id offset ${sessionsPerUser - 1})),
        noted as (
          insert into logins (tenant_id, user_id, method, outcome, network, user_agent)
-         values ($1, $2, array_to_string($3::text[], ' '), 'succeeded', $4, $5))
-  insert into sessions (tenant_id, user_id, methods, password_is_short) values ($1, $2, $3, $6)
-  returning id`;
+         values ($1, $2, array_to_string($3::text[], ' '), 'succeeded', $4, $5)),
+       stored_network as (${insertNetwork('$2', '$4')})
+  insert into sessions (tenant_id, user_id, methods, password_is_short, previous_login_at)
+  values ($1, $2, $3, $6, (select last_login_at from users where id = $2))
+  returning id, exists (select from stored_network) as "hasStoredNetwork"`;
 
 /** The password that a login has proved. */
 interface ProvedPassword {
@@ -128,10 +130,14 @@ export async function insertSessionOf(
   { methods, passwordIsShort }: ProvedLogin,
 ): Promise<RefreshToken> {
   const values = [tenantId, id, methods, network, userAgent, passwordIsShort];
-  const [session] = await query<{ id: string }>('insert_session', insertSession, values);
+  const [session] = await query<{ id: string; hasStoredNetwork: boolean }>(
+    'insert_session',
+    insertSession,
+    values,
+  );
   if (!session) throw new Error('PostgreSQL returned no session');
 
-  await rememberNetwork(query, id, network);
+  if (session.hasStoredNetwork) await removeOldNetworks(query, id, network);
   return { sessionId: session.id, generation: 0 };
 }
 

@@ -322,7 +322,7 @@ describe('the list of logins', () => {
     );
   });
 
-  it('logins are kept for a year, or as long as an operator says, and older ones go with the next', async () => {
+  it('logins are kept for a year, or as long as an operator says, and older ones go with one of the next 16', async () => {
     const person = await addPerson();
     /** Entries of both tenants, which come before all others. */
     const addOld = (age: string, firstId: number) =>
@@ -337,10 +337,13 @@ describe('the list of logins', () => {
       (await controlSql(world, `select from logins where user_agent = 'old'`)).length;
     const run = (...args: string[]) =>
       runCommand('scripts/tenant.ts', ['retention', ...args, '--json'], world.environment);
+    const logInSixteenTimes = async () => {
+      for (let i = 0; i < 16; i++) expect((await tryLogin(person)).status).to.equal(200);
+    };
     await addOld('13 months', -2_000);
     await addOld('11 months', -1_000);
 
-    await tryLogin(person);
+    await logInSixteenTimes();
     expect(await left(), 'a year by default').to.equal(6);
 
     const refused = await run('acme', '--logins', '90d');
@@ -349,7 +352,7 @@ describe('the list of logins', () => {
     const set = await run('--default', '--logins', '90d');
     expect(JSON.parse(set.stdout)).to.include({ people: '10y', logins: '90d' });
 
-    await tryLogin(person);
+    await logInSixteenTimes();
     expect(await left(), '90 days').to.equal(0);
   });
 });
