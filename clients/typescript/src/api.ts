@@ -338,8 +338,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Begin to set up the second factor that a role requires
-         * @description For a login that was refused with `second_factor_setup_required`. Confirm the factor by its first code, by the request below.
+         * Begin to set up an app as the second factor that a role requires
+         * @description For a login that was refused with `second_factor_setup_required`. Confirm the factor by its first code, by the request below. A passkey is another way.
          *
          *     Needs `X-Tenant`, but no token.
          */
@@ -360,10 +360,52 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Confirm the second factor that a role requires, and complete the login
+         * Confirm the app that a role requires, and complete the login
          * @description Needs `X-Tenant`, but no token.
          */
         post: operations["postAuthLoginSetupConfirm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/login/setup/passkey/options": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Get the options with which your browser makes the passkey that a role requires
+         * @description For a login that was refused with `second_factor_setup_required`.
+         *
+         *     Needs `X-Tenant`, but no token.
+         */
+        post: operations["postAuthLoginSetupPasskeyOptions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/login/setup/passkey": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add the passkey that a role requires, and complete the login
+         * @description Needs `X-Tenant`, but no token.
+         */
+        post: operations["postAuthLoginSetupPasskey"];
         delete?: never;
         options?: never;
         head?: never;
@@ -467,7 +509,7 @@ export interface paths {
         put?: never;
         /**
          * Confirm an authenticator app by its first code
-         * @description Logins need a second factor from then on.
+         * @description Logins need a second factor from then on. Beside another factor, this needs a proof of the last five minutes, too.
          *
          *     Needs a token.
          */
@@ -516,6 +558,28 @@ export interface paths {
          *     Needs a token.
          */
         post: operations["postAuthFactorsPasskeys"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/factors/passkeys/{id}/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Confirm a passkey that a new password holds
+         * @description A password that is set by the link of a mail holds the passkeys of the last 30 days: until you have confirmed one, it completes logins with the password, and is no whole login. Needs a proof of your password of the last five minutes, and of your second factor if you have one: a login, or `POST /api/v1/auth/verify`. The proof has to be the password, also of who has logged in by a passkey alone.
+         *
+         *     Needs a token.
+         */
+        post: operations["postAuthFactorsPasskeysByIdConfirm"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2228,56 +2292,6 @@ export interface components {
             /** @description Ten codes, each of which stands in once for a lost factor; empty unless the factor is the first one. No other response has them. */
             recoveryCodes: string[];
         };
-        /** PasskeyRequestOptions */
-        PasskeyRequestOptions: {
-            /** @description What the authenticator has to sign, once, within five minutes, in base64url. */
-            challenge: string;
-            /** @description The host of the page. */
-            rpId: string;
-            /** @description The time in which it has to, in ms. */
-            timeout: number;
-            /**
-             * @description `required`: the authenticator has to recognise its user.
-             * @enum {string}
-             */
-            userVerification: "preferred" | "required";
-            /** @description Empty: the authenticator offers what it has for the host. */
-            allowCredentials: {
-                /**
-                 * @description Always `public-key`.
-                 * @constant
-                 */
-                type: "public-key";
-                /** @description The name of the passkey, in base64url. */
-                id: string;
-                /** @description The ways to its authenticator, as hints. */
-                transports: string[];
-            }[];
-        };
-        /** Factor */
-        Factor: {
-            /** @description The id of the factor, for `DELETE`. */
-            id: string;
-            /**
-             * @description `totp`: an app that computes codes; `passkey`: a key of a device or password manager.
-             * @enum {string}
-             */
-            kind: "totp" | "passkey";
-            /** @description The name by which you recognise it. */
-            name: string;
-            /**
-             * Format: date-time
-             * @description When you confirmed it.
-             */
-            confirmedAt: string;
-            /** @description When it was last used; null if never. */
-            lastUsedAt: string | null;
-        };
-        /** ConfirmedFactor */
-        ConfirmedFactor: {
-            /** @description Ten codes, each of which stands in once for a lost factor; empty unless the factor is the first one. No other response has them. */
-            recoveryCodes: string[];
-        };
         /** PasskeyCreationOptions */
         PasskeyCreationOptions: {
             /** @description What the authenticator has to sign, once, within five minutes, in base64url. */
@@ -2340,6 +2354,58 @@ export interface components {
                  */
                 userVerification: "preferred";
             };
+        };
+        /** PasskeyRequestOptions */
+        PasskeyRequestOptions: {
+            /** @description What the authenticator has to sign, once, within five minutes, in base64url. */
+            challenge: string;
+            /** @description The host of the page. */
+            rpId: string;
+            /** @description The time in which it has to, in ms. */
+            timeout: number;
+            /**
+             * @description `required`: the authenticator has to recognise its user.
+             * @enum {string}
+             */
+            userVerification: "preferred" | "required";
+            /** @description Empty: the authenticator offers what it has for the host. */
+            allowCredentials: {
+                /**
+                 * @description Always `public-key`.
+                 * @constant
+                 */
+                type: "public-key";
+                /** @description The name of the passkey, in base64url. */
+                id: string;
+                /** @description The ways to its authenticator, as hints. */
+                transports: string[];
+            }[];
+        };
+        /** Factor */
+        Factor: {
+            /** @description The id of the factor, for `DELETE`. */
+            id: string;
+            /**
+             * @description `totp`: an app that computes codes; `passkey`: a key of a device or password manager.
+             * @enum {string}
+             */
+            kind: "totp" | "passkey";
+            /** @description The name by which you recognise it. */
+            name: string;
+            /**
+             * Format: date-time
+             * @description When you confirmed it.
+             */
+            confirmedAt: string;
+            /** @description When it was last used; null if never. */
+            lastUsedAt: string | null;
+            /** @description Of a passkey: when a password that was set by the link of a mail began to hold it. It is no whole login until you confirm it. Null: it is not held. */
+            heldAt: string | null;
+        };
+        /** ConfirmedFactor */
+        ConfirmedFactor: {
+            /** @description Ten codes, each of which stands in once for a lost factor; empty unless the factor is the first one. No other response has them. */
+            recoveryCodes: string[];
         };
         /** AddedPasskey */
         AddedPasskey: {
@@ -2408,6 +2474,11 @@ export interface components {
             Name: string;
             /** @description What the users with this role may do. */
             Permissions: string[];
+            /**
+             * @description Only if true: people with this role need a second factor. Set by `PUT /api/v1/Roles/{id}/second-factor`; a PUT of the role leaves it alone.
+             * @constant
+             */
+            RequiresSecondFactor?: true;
         };
         /** RoleSecondFactor */
         RoleSecondFactor: {
@@ -4121,6 +4192,39 @@ export interface components {
                     status?: 401;
                     /** @enum {unknown} */
                     code?: "invalid_code" | "invalid_challenge";
+                };
+            };
+        };
+        /**
+         * @description `invalid_passkey`: The passkey is not accepted
+         *     `invalid_challenge`: The login has ended: begin it again
+         */
+        "Problem401-invalid_passkey-invalid_challenge": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#invalid_passkey",
+                 *       "title": "The passkey is not accepted",
+                 *       "status": 401,
+                 *       "code": "invalid_passkey",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "invalid_passkey" | "invalid_challenge";
                 };
             };
         };
@@ -5982,6 +6086,190 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    postAuthLoginSetupPasskeyOptions: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The guid of the tenant, or its slug. */
+                "X-Tenant": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "setupToken": "the setupToken of the refused login"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The `setupToken` of the refused login. */
+                    setupToken: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "challenge": "the challenge",
+                     *       "rp": {
+                     *         "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *         "name": "the name"
+                     *       },
+                     *       "user": {
+                     *         "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *         "name": "the name",
+                     *         "displayName": "the displayName"
+                     *       },
+                     *       "pubKeyCredParams": [
+                     *         {
+                     *           "type": "public-key",
+                     *           "alg": 1
+                     *         }
+                     *       ],
+                     *       "timeout": 1,
+                     *       "attestation": "none",
+                     *       "excludeCredentials": [
+                     *         {
+                     *           "type": "public-key",
+                     *           "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *           "transports": [
+                     *             "the "
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "authenticatorSelection": {
+                     *         "residentKey": "preferred",
+                     *         "userVerification": "preferred"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PasskeyCreationOptions"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
+            401: components["responses"]["Problem401-invalid_challenge"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthLoginSetupPasskey: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The guid of the tenant, or its slug. */
+                "X-Tenant": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "setupToken": "the setupToken of the refused login",
+                 *       "name": "My laptop",
+                 *       "passkey": {
+                 *         "id": "q83vEjRWeJA",
+                 *         "response": {
+                 *           "clientDataJSON": "eyJ0eXBlIjoid2ViYXV0aG4uY3JlYXRlIn0",
+                 *           "attestationObject": "o2Nm"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The `setupToken` of the refused login. */
+                    setupToken: string;
+                    /**
+                     * @description undefined Null: as in a new record without it.
+                     * @default Passkey
+                     */
+                    name?: string | null;
+                    /** @description `toJSON()` of the credential that `navigator.credentials.create` has returned. */
+                    passkey: {
+                        /**
+                         * Format: base64url
+                         * @description The name of the passkey, in base64url.
+                         */
+                        id: string;
+                        /** @description What the authenticator has made. */
+                        response: {
+                            /**
+                             * Format: base64url
+                             * @description What the browser says of the page and the challenge, in base64url.
+                             */
+                            clientDataJSON: string;
+                            /**
+                             * Format: base64url
+                             * @description The public key and its origin, in base64url.
+                             */
+                            attestationObject: string;
+                            /**
+                             * @description The ways to the authenticator, such as `internal` or `usb`.
+                             * @default []
+                             */
+                            transports?: string[];
+                        };
+                    };
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "the access token, a JWT",
+                     *       "refreshToken": "the refresh token",
+                     *       "entityType": null,
+                     *       "recoveryCodes": [
+                     *         "the "
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SetUpLogin"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-invalid_passkey-invalid_challenge"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     postAuthLoginPasskeyOptions: {
         parameters: {
             query?: never;
@@ -6155,7 +6443,8 @@ export interface operations {
                      *         "kind": "totp",
                      *         "name": "the name",
                      *         "confirmedAt": "2026-01-05T09:30:00.000Z",
-                     *         "lastUsedAt": null
+                     *         "lastUsedAt": null,
+                     *         "heldAt": null
                      *       }
                      *     ]
                      */
@@ -6278,7 +6567,7 @@ export interface operations {
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired-invalid_code"];
-            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required"];
             404: components["responses"]["Problem404"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -6445,6 +6734,29 @@ export interface operations {
             410: components["responses"]["Problem410-gone"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthFactorsPasskeysByIdConfirm: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-wrong_state"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -7356,6 +7668,11 @@ export interface operations {
                         Name: string;
                         /** @description What the users with this role may do. */
                         Permissions: string[];
+                        /**
+                         * @description Only if true: people with this role need a second factor. Set by `PUT /api/v1/Roles/{id}/second-factor`; a PUT of the role leaves it alone.
+                         * @constant
+                         */
+                        RequiresSecondFactor?: true;
                         /** @description The `ETag` of the record, with `include=etag`. */
                         ETag?: string;
                     }[];
