@@ -2,9 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { hash } from '@node-rs/argon2';
 import { expect } from 'chai';
+import type { QueryConfig } from 'pg';
 import { createPasswords } from '../../../src/accounts/auth/passwords.ts';
 import { readInstallationIdentity } from '../../../src/control/installation-id.ts';
 import { accessTokenLifetimeSeconds } from '../../../src/control/token-lifetime.ts';
+import { SessionClient } from '../../../src/lib/postgres/session-client.ts';
 import type { ApiResponse } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { lockWaiters } from '../../support/lock-waiters.ts';
@@ -16,6 +18,33 @@ import { addSampleUser, type SampleUser } from './sample-users.ts';
 
 const path = '/api/v1/auth/login';
 const kelvin = '\u212a'; // the Kelvin sign: looks like K, and NFC turns it into K
+
+/** The tables of which a statement of a login reads; the values of others may be the same. */
+const accountTables = /\b(users|sessions|roles|factors|recovery_codes|wrong_codes|login\w+)\b/;
+
+/**
+ * Records the names of the statements with one of these values that this process sends to
+ * PostgreSQL: a login that did more for one account would take longer.
+ */
+async function recordStatements<Result>(
+  values: readonly unknown[],
+  work: () => Promise<Result>,
+): Promise<{ result: Result; statements: string[] }> {
+  const { query } = SessionClient.prototype;
+  const statements: string[] = [];
+  SessionClient.prototype.query = function recorded(this: SessionClient, ...args: unknown[]) {
+    const [sent] = args as [QueryConfig<unknown[]>];
+    const isOfAccount = sent.values?.some?.(value => values.includes(value));
+    if (isOfAccount && accountTables.test(sent.text)) statements.push(sent.name ?? '');
+    return Reflect.apply(query, this, args);
+  } as typeof query;
+
+  try {
+    return { result: await work(), statements };
+  } finally {
+    SessionClient.prototype.query = query;
+  }
+}
 
 describe('login', () => {
   const world = use(() => createWorld({}, createPasswords()));
@@ -325,6 +354,49 @@ describe('login', () => {
         const before = world.passwords.usage.hashed;
         expect((await login(credentials)).status, reason).to.equal(401);
         expect(world.passwords.usage.hashed - before, reason).to.equal(1);
+      }
+    });
+
+    it('a wrong password gets the same response after the same work, whatever second factor its account has or needs', async () => {
+      const add = async (change: string, hasEmail = false): Promise<SampleUser> => {
+        const person = await addSampleUser(world, world.acme);
+        await controlSql(world, change, [person.id, ...(hasEmail ? [person.email] : [])]);
+        return person;
+      };
+      const strict = `
+        with strict as (
+          insert into roles (tenant_id, name, permissions, requires_second_factor)
+          select tenant_id, 'Strict', '{}', true from users where id = ? returning tenant_id, id)
+        update users u set role_id = strict.id from strict where u.email = ?`;
+      const factor = `
+        insert into factors (tenant_id, user_id, kind, name, confirmed_at, held_at)
+        select tenant_id, id, 'passkey', 'x', now(), now() from users where id = ?`;
+      const lost = 'update users set must_set_up_factor = true where id = ?';
+      const accounts = {
+        unknown: { email: `${randomUUID()}@acme.test` },
+        known,
+        disabled,
+        unconfirmed,
+        'with a second factor': await add(factor),
+        'with a second factor that is lost': await add(lost),
+        'of a role that requires one': await add(strict, true),
+      };
+      const idsOf = (person: { email: string; id?: number }) =>
+        person.id === undefined ? [] : [person.id, String(person.id)];
+      const expected = comparable(
+        await login({ email: accounts.unknown.email, password: 'wrong password' }),
+      );
+
+      for (const [account, person] of Object.entries(accounts)) {
+        const { email } = person;
+        const before = world.passwords.usage.hashed;
+        const { result, statements } = await recordStatements([email, ...idsOf(person)], () =>
+          login({ email, password: 'wrong password' }),
+        );
+
+        expect(comparable(result), account).to.deep.equal(expected);
+        expect(world.passwords.usage.hashed - before, account).to.equal(1);
+        expect(statements, account).to.deep.equal(['login']);
       }
     });
   });
