@@ -36,8 +36,9 @@ export function loginAccount(body: object): string {
   return email.success ? email.data : '';
 }
 
-/** The fields that name a login without an address. */
+/** The fields that name the completion of a login, which has no address and no password. */
 const subjects = z.object({
+  password: z.undefined().optional(),
   challenge: z.string().max(100).optional(),
   setupToken: z.string().max(100).optional(),
   passkey: z.object({ id: z.string().max(2_000) }).optional(),
@@ -46,7 +47,8 @@ const subjects = z.object({
 /**
  * Returns what the body of a login, or of its completion, is about, for the limit of logins: an
  * address, a challenge or a passkey. So the people behind one address do not share one limit.
- * '' when there is none of them.
+ * '' when there is none of them, and for a password beside a challenge: whoever guesses passwords
+ * could send another challenge with each.
  */
 export function loginSubject(body: object): string {
   const account = loginAccount(body);

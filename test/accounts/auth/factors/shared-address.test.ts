@@ -26,4 +26,18 @@ describe('the limit of logins with a second factor', () => {
     for (let i = 0; i < 6; i++) statuses.push((await people.login(person)).status);
     expect(statuses).to.include(429);
   });
+
+  it('counts the passwords that are sent to verify, whatever challenges are beside them', async () => {
+    const { client } = await people.add(world.acme);
+    const body = { password: 'not the password of anybody', code: '123456' };
+
+    const statuses: number[] = [];
+    for (let i = 0; i < 6; i++) {
+      const sent = { ...body, challenge: `sbc_${String(i).repeat(40)}` };
+      statuses.push((await client.post('/api/v1/auth/verify', sent)).status);
+    }
+
+    expect(statuses[0]).to.equal(401);
+    expect(statuses).to.include(429);
+  });
 });
