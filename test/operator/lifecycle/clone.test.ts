@@ -255,6 +255,37 @@ describe('clones of tenants', () => {
     expect(stored).to.deep.equal({ factors: 1, same: 0 });
   });
 
+  it('a clone has no login, challenge, recovery code or passkey of its source, which keeps them', async () => {
+    const people = factorWorld(world);
+    const { person, client, userId } = await people.add(world.globex, ['full.read']);
+    await people.addTotp(client);
+    await controlSql(
+      world,
+      `insert into factors (tenant_id, user_id, kind, name, confirmed_at, held_at)
+       values (?, ?, 'passkey', 'Key', now(), now())`,
+      [world.globex.id, userId],
+    );
+    const { challenge } = (await people.login(person)).body;
+    await people.verify(person, { challenge, code: '000000' });
+    const tables = ['logins', 'login_challenges', 'recovery_codes', 'wrong_codes'];
+    const sources = [
+      ...tables.map(table => `${table} where`),
+      `factors where kind = 'passkey' and`,
+    ];
+    const count = (tenantId: number) =>
+      Promise.all(
+        sources.map(
+          async source =>
+            (await controlSql(world, `select from ${source} tenant_id = ?`, [tenantId])).length,
+        ),
+      );
+
+    const copied = await cloneTenant(world.globex, 'without-logins');
+
+    expect(await count(copied.id)).to.deep.equal([0, 0, 0, 0, 0]);
+    for (const rows of await count(world.globex.id)) expect(rows).to.be.above(0);
+  });
+
   it('a change of a clone does not change its source, and the reverse', async () => {
     const changed = await cloneTenant(world.acme, 'changed');
     const copy = await world.login(changed);

@@ -197,15 +197,21 @@ describe('second factors in a restored control database', () => {
     await eventually(async () => (await people.login(person)).status === 200);
   });
 
-  it('a purge removes the factors, codes and challenges of its tenant, and those of no other', async () => {
+  it('a purge removes the factors, codes, challenges and logins of its tenant, and those of no other', async () => {
     const leaver = await world.provision('leaver');
-    const tables = ['factors', 'recovery_codes', 'wrong_codes', 'login_challenges'];
+    const tables = ['factors', 'recovery_codes', 'wrong_codes', 'login_challenges', 'logins'];
     const owners = await Promise.all([leaver, world.acme].map(tenant => people.add(tenant)));
     for (const { person, client } of owners) {
       await people.addTotp(client);
       const { challenge } = (await people.login(person)).body;
       await people.verify(person, { challenge, code: '000000' });
     }
+    await controlSql(
+      world,
+      `insert into factors (tenant_id, user_id, kind, name, confirmed_at, held_at)
+       select tenant_id, user_id, 'passkey', 'Key', now(), now() from factors where tenant_id in (?, ?)`,
+      [leaver.id, world.acme.id],
+    );
     const rowsOf = ({ id }: { id: number }) =>
       Promise.all(
         tables.map(table => controlSql(world, `select from ${table} where tenant_id = ?`, [id])),

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { documentedRoutes } from '../../../../src/service/routes.ts';
 import type { ApiResponse } from '../../../support/client.ts';
 import { announcedMs, eventually } from '../../../support/eventually.ts';
 import { controlSql, useLogin, useWorld } from '../../../support/world.ts';
@@ -163,14 +164,27 @@ describe('a second factor', () => {
     }
   });
 
-  it('a challenge and a setup token are no bearer tokens', async () => {
+  it('a challenge and a setup token are no bearer tokens, of any route', async () => {
     const { person, client } = await people.add(world.acme);
     await people.addTotp(client);
     const challenge = await challengeOf(person);
+    const strict = await people.add(world.acme);
+    const require = 'update roles set requires_second_factor = true where id = ?';
+    await controlSql(world, require, [strict.roleId]);
+    const { setupToken } = (await people.login(strict.person)).body;
+    expect(setupToken).to.be.a('string');
+    const routes = documentedRoutes().filter(
+      ({ access }) => !['anonymous', 'optional', 'client'].includes(access),
+    );
+    expect(routes.length).to.be.above(100);
 
-    for (const path of ['/api/v1/auth/me', '/api/v1/Countries', factorsPath]) {
-      const response = await world.anonymous.withToken(challenge).get(path);
-      expect(response.status).to.equal(401);
+    for (const token of [challenge, setupToken]) {
+      const holder = world.anonymous.withToken(token);
+      for (const { method, path } of routes) {
+        const body = method === 'GET' || method === 'DELETE' ? undefined : {};
+        const response = await holder.send(method, path.replaceAll(/:\w+/g, '1'), body);
+        expect(response.status, `${method} ${path}`).to.equal(401);
+      }
     }
   });
 
@@ -501,6 +515,79 @@ describe('a second factor', () => {
       const [, changed] = entries;
       expect(changed.Before.RequiresSecondFactor).to.equal(false);
       expect(changed.After.RequiresSecondFactor).to.equal(true);
+    });
+
+    it('lets no session go on that was opened or refreshed in the moment in which the role begins to require one', async () => {
+      const header = people.header(world.acme);
+      for (let round = 0; round < 3; round++) {
+        const { person, client, roleId, userId } = await people.add(world.acme);
+        const joining = await people.add(world.acme);
+        const { refreshToken } = (await people.login(person)).body;
+        const join = 'update users set role_id = ? where id = ?';
+
+        const [, , refreshed, ...logins] = await Promise.all([
+          require(roleId),
+          controlSql(world, join, [roleId, joining.userId]),
+          world.anonymous.post('/api/v1/auth/refresh', { refreshToken }, header),
+          ...urls.map(url => people.login(person, url)),
+          ...urls.map(url => people.login(joining.person, url)),
+        ]);
+
+        const opened = [refreshed, ...logins].filter(({ status }) => status === 200);
+        const clients = [
+          client,
+          joining.client,
+          ...opened.map(({ body }) => world.anonymous.withToken(body.accessToken)),
+        ];
+        for (const each of clients) {
+          for (const url of urls) {
+            await eventually(
+              async () => (await each.at(url).get('/api/v1/auth/me')).status === 401,
+              announcedMs,
+            );
+          }
+        }
+        for (const { body } of opened) {
+          const again = { refreshToken: body.refreshToken };
+          const response = await world.anonymous.post('/api/v1/auth/refresh', again, header);
+          expectProblem(response, 401, 'invalid_refresh_token');
+        }
+        for (const { person: each } of [{ person }, joining]) {
+          expectProblem(await people.login(each), 403, 'second_factor_setup_required');
+        }
+        const live = `select from sessions where user_id in (?, ?) and revoked_at is null`;
+        await require(roleId);
+        await eventually(
+          async () => (await controlSql(world, live, [userId, joining.userId])).length === 0,
+        );
+      }
+    });
+
+    it('is required of administrators, too, by one who has a factor', async () => {
+      const strict = await world.provision('strict');
+      const first = await world.login(strict);
+      await people.addTotp(first);
+      const roles = (await first.get('/api/v1/Roles')).body;
+      const { Id } = roles.find(({ Name }: { Name: string }) => Name === 'Administrator');
+      const insert = `
+        insert into users (tenant_id, role_id, email, password_hash, first_name, last_name, scope, confirmed_at)
+        values (?, ?, 'second@strict.test', ?, 'A', 'B', 'All', now())`;
+      const password = 'correct horse of the second';
+      const hash = await world.passwords.hash(password);
+      await controlSql(world, insert, [strict.id, Id, hash]);
+      const second = { tenant: strict, email: 'second@strict.test', password };
+      const { accessToken } = (await people.login(second)).body;
+
+      const body = { Required: true };
+      expect((await first.put(requirementOf(Id), body)).status).to.equal(200);
+
+      const other = world.anonymous.withToken(accessToken);
+      await eventually(
+        async () => (await other.get('/api/v1/auth/me')).status === 401,
+        announcedMs,
+      );
+      expectProblem(await people.login(second), 403, 'second_factor_setup_required');
+      expect((await first.get('/api/v1/auth/me')).status).to.equal(200);
     });
 
     it('is shown by a role only if it requires one, alone and in the list, and no export has a column for it', async () => {
