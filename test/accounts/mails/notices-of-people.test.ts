@@ -205,6 +205,20 @@ describe('notices to people on changes of their accounts', () => {
       for (const text of texts(person)) expect(text).to.not.include(second.secret);
     });
 
+    it('a person learns of a reset by the operator, with the name of what was removed', async () => {
+      const { person, client } = await add();
+      await people.addTotp(client, 'My phone');
+      await eventually(() => texts(person).length === 1);
+
+      const reason = ['--reason', 'lost the phone', '--yes'];
+      await command('user', 'factors', 'reset', 'acme', person.email, ...reason);
+
+      await eventually(() => texts(person).length === 2);
+      expect(texts(person)[1]).to.match(
+        /Removed: My phone\n.* UTC, by the operator of the service/,
+      );
+    });
+
     it('a factor that was never confirmed causes no notice', async () => {
       const { person, client } = await add();
       for (const name of ['One', 'Two']) {
