@@ -66,8 +66,8 @@ export class HeldPasskeys extends Migration {
           and old.set_password is null and new.set_password is not null)
         execute function hold_ways_in()`);
 
-    // A passkey notes its use in the transaction of the session that it opens, whose time is
-    // now().
+    // Beside a password, or the sign-in at a provider, a passkey is a second factor. It notes its
+    // use in the transaction of the session that it opens, whose time is now().
     this.addSql(`
       create function refuse_held_way_in() returns trigger language plpgsql security definer
         set search_path = pg_catalog, public, pg_temp as $$
@@ -83,7 +83,8 @@ export class HeldPasskeys extends Migration {
       end $$`);
     this.addSql(`
       create trigger refuse_held_way_in before insert on sessions
-        for each row when (not new.methods && '{pwd}') execute function refuse_held_way_in()`);
+        for each row when (not new.methods && '{pwd,idp}')
+        execute function refuse_held_way_in()`);
   }
 
   // The sessions are refused at each use already; there may be many of them.

@@ -183,6 +183,7 @@ describe('a passkey that a new password holds', () => {
 
     expect(await attempt('{pop,user}')).to.include('this way to log in is held');
     expect(await attempt('{pwd,pop}')).to.equal('opened');
+    expect(await attempt('{idp,pop}')).to.equal('opened');
     await controlSql(world, 'update factors set held_at = null where user_id = ?', [userId]);
     expect(await attempt('{pop,user}')).to.equal('opened');
   });
