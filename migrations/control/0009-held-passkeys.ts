@@ -48,8 +48,8 @@ export class HeldPasskeys extends Migration {
       comment on column factors.added_from is
         'the address of the client that added it; null: not known'`);
 
-    // The link of a mail has set a password: a way in without the password, which whoever had the
-    // account before may have added, is held.
+    // The link of a mail has set a password: a way in without the password, which whoever had
+    // the account before may have added, is held.
     this.addSql(`
       create function hold_ways_in() returns trigger language plpgsql security definer
         set search_path = pg_catalog, public, pg_temp as $$
@@ -66,8 +66,8 @@ export class HeldPasskeys extends Migration {
           and old.set_password is null and new.set_password is not null)
         execute function hold_ways_in()`);
 
-    // Beside a password, or the sign-in at a provider, a passkey is a second factor. It notes its
-    // use in the transaction of the session that it opens, whose time is now().
+    // Beside a password, or the sign-in at a provider, a passkey is a second factor. It notes
+    // its use in the transaction of the session that it opens, whose time is now().
     this.addSql(`
       create function refuse_held_way_in() returns trigger language plpgsql security definer
         set search_path = pg_catalog, public, pg_temp as $$

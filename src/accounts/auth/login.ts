@@ -47,8 +47,8 @@ const subjects = z.object({
 /**
  * Returns what the body of a login, or of its completion, is about, for the limit of logins: an
  * address, a challenge or a passkey. So the people behind one address do not share one limit.
- * '' when there is none of them, and for a password beside a challenge: whoever guesses passwords
- * could send another challenge with each.
+ * '' when there is none of them, and for a password beside a challenge: whoever guesses
+ * passwords could send another challenge with each.
  */
 export function loginSubject(body: object): string {
   const account = loginAccount(body);

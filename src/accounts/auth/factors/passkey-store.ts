@@ -104,8 +104,8 @@ const ofPerson = `
    where id = $1::uuid and tenant_id = $2 and user_id = $3 and kind = 'passkey'`;
 
 /**
- * Confirms a passkey that a new password holds: it is a whole login again. The session must have
- * proved the password, which a passkey alone does not.
+ * Confirms a passkey that a new password holds: it is a whole login again. The session must
+ * have proved the password, which a passkey alone does not.
  * @param query of a transaction that has locked the account
  * @throws {Problem} `not_found`; `verification_required` in a session that was opened by a
  *   passkey alone, and has not proved the password since

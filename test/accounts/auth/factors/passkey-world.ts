@@ -38,8 +38,8 @@ export function passkeyWorld(world: World) {
 
     /**
      * Lets passkeys work on the page, for both tenants, in the processes at these addresses.
-     * @param secondPage a further one of the first tenant, whose links in mails then lead to the
-     *   page
+     * @param secondPage a further one of the first tenant, whose links in mails then lead to
+     *   the page
      */
     setPages: async (urls: readonly string[], secondPage?: string) => {
       const pages = 'update tenants set app_url = ?, passkey_origins = array[?] where guid = ?';
