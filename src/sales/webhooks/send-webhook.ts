@@ -1,12 +1,17 @@
-import type { LookupAddress } from 'node:dns';
-import { lookup, Resolver } from 'node:dns/promises';
 import { once } from 'node:events';
 import http, { type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { LookupFunction } from 'node:net';
 import type { TrustedReceiver } from '../../lib/config/trusted-receivers.ts';
 import { asError, codeOf } from '../../lib/narrow.ts';
-import { isPublicAddress, isTrusted, receiversOf, refusedUrl } from './webhook-target.ts';
+import {
+  type GuardOptions,
+  guardedLookup,
+  RefusedAddressError,
+  trustedLookup,
+} from '../../lib/outgoing/guarded-lookup.ts';
+import { refusedUrl } from '../../lib/outgoing/refused-url.ts';
+import { isTrusted, receiversOf } from './webhook-target.ts';
 
 export const sendErrors = [
   'refused address',
@@ -56,14 +61,8 @@ interface TenantRequest extends WebhookRequest {
   readonly tenantGuid: string;
 }
 
-type Resolve = (name: string) => Promise<LookupAddress[]>;
-
-interface SenderOptions {
+interface SenderOptions extends GuardOptions {
   trusted: readonly TrustedReceiver[];
-  /** Resolves a name to all its addresses; for tests. */
-  resolve?: Resolve;
-  /** True for an address that tenants may choose; for tests, which have no public one. */
-  isAllowed?: (address: string) => boolean;
   timeoutMs?: number;
   /** Certificates that count as issued by an authority; for tests. */
   ca?: string;
@@ -74,11 +73,6 @@ const idleMs = 5_000;
 const maxReadBytes = 64 * 1024;
 const maxKeptBytes = 1024;
 const errorCodeOfTls = /^(ERR_TLS|ERR_SSL|CERT_|UNABLE_TO|SELF_SIGNED|DEPTH_ZERO|EPROTO)/;
-
-/** The name of a receiver leads to an address that nothing is sent to. */
-class RefusedAddressError extends Error {
-  readonly code = 'REFUSED_ADDRESS';
-}
 
 /**
  * Sends messages to receivers that tenants choose. A name is resolved once for each connection:
@@ -93,7 +87,7 @@ class RefusedAddressError extends Error {
 export function createWebhookSender({
   trusted,
   resolve,
-  isAllowed = isPublicAddress,
+  isAllowed,
   timeoutMs = 10_000,
   ca,
 }: SenderOptions): WebhookSender {
@@ -102,18 +96,18 @@ export function createWebhookSender({
     return { http: new http.Agent(options), https: new https.Agent({ ...options, ca }) };
   };
 
-  const checked = agentsOf(lookupOf(resolve ?? resolvePublic, isAllowed));
-  const unchecked = agentsOf(lookupOf(resolve ?? resolveTrusted, () => true));
+  const checked = agentsOf(guardedLookup({ resolve, isAllowed }));
+  const unchecked = agentsOf(trustedLookup({ resolve }));
 
   const request = async (
     { url, headers, body, tenantGuid }: TenantRequest,
     signal: AbortSignal,
   ) => {
     const receivers = receiversOf(trusted, tenantGuid);
-    if (refusedUrl(url, receivers) !== undefined) throw new RefusedAddressError();
+    const isException = isTrusted(url, receivers);
+    if (refusedUrl(url, isException) !== undefined) throw new RefusedAddressError();
 
     const target = new URL(url);
-    const isException = isTrusted(url, receivers);
     const agents = isException ? unchecked : checked;
     const options = { method: 'POST', headers, signal };
 
@@ -160,45 +154,6 @@ export function createWebhookSender({
         for (const agent of Object.values(agents)) agent.destroy();
       }
     },
-  };
-}
-
-/**
- * Asks only the name servers, and occupies no thread: the threads of the process, on which
- * `lookup` waits, also hash passwords, and a tenant chooses the name.
- */
-async function resolvePublic(name: string): Promise<LookupAddress[]> {
-  const found = await Promise.allSettled([dns.resolve4(name), dns.resolve6(name)]);
-  const addresses = found.flatMap((each, index) =>
-    each.status === 'fulfilled'
-      ? each.value.map(address => ({ address, family: index === 0 ? 4 : 6 }))
-      : [],
-  );
-  if (addresses.length === 0) throw new Error(`${name} has no address`);
-  return addresses;
-}
-
-const dns = new Resolver({ timeout: 2_000, tries: 2 });
-const resolveTrusted: Resolve = name => lookup(name, { all: true, order: 'verbatim' });
-
-/** @param mayUse returns false for a forbidden address; then nothing is sent to the name */
-function lookupOf(resolve: Resolve, mayUse: (address: string) => boolean): LookupFunction {
-  return (name, { all, family }, callback) => {
-    const found = resolve(name).then(addresses => {
-      const usable = addresses.filter(each => !family || each.family === family);
-      if (usable.length === 0 || !addresses.every(({ address }) => mayUse(address))) {
-        throw new RefusedAddressError();
-      }
-      return usable;
-    });
-    found.then(
-      addresses =>
-        all
-          ? callback(null, addresses)
-          : callback(null, addresses[0]!.address, addresses[0]!.family),
-      // A tenant must not learn which names the network of the service has.
-      () => callback(new RefusedAddressError(), []),
-    );
   };
 }
 

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { listContract } from '../../lib/http/request/list-parameters/list-contract.ts';
+import { refusedUrl } from '../../lib/outgoing/refused-url.ts';
 import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
 import { fieldProblem, problem, thrownErrors } from '../../lib/problems.ts';
 import { toRow } from '../../lib/runtime/casing.ts';
@@ -26,7 +27,7 @@ import {
   webhookTable,
   webhookView,
 } from './webhook-table.ts';
-import { receiversOf, refusedUrl } from './webhook-target.ts';
+import { isTrusted, receiversOf } from './webhook-target.ts';
 
 export const webhookPath = '/api/v1/Webhooks';
 export const webhookDocumentation = {
@@ -181,7 +182,7 @@ function requireReceiver(
   { tenant }: RequestContext,
   url: string,
 ): void {
-  const refused = refusedUrl(url, receiversOf(trustedReceivers, tenant.guid));
+  const refused = refusedUrl(url, isTrusted(url, receiversOf(trustedReceivers, tenant.guid)));
   if (refused !== undefined) throw fieldProblem('Url', refused, 'wrong_format');
 }
 

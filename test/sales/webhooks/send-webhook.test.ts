@@ -8,8 +8,10 @@ import type { TLSSocket } from 'node:tls';
 import { expect } from 'chai';
 import { readConfig } from '../../../src/lib/config/config.ts';
 import { ConfigError } from '../../../src/lib/config/config-error.ts';
+import { isPublicAddress } from '../../../src/lib/outgoing/public-address.ts';
+import { refusedUrl } from '../../../src/lib/outgoing/refused-url.ts';
 import { createWebhookSender } from '../../../src/sales/webhooks/send-webhook.ts';
-import { isPublicAddress, refusedUrl } from '../../../src/sales/webhooks/webhook-target.ts';
+import { isTrusted, type TrustedReceivers } from '../../../src/sales/webhooks/webhook-target.ts';
 import { makeCertificate } from '../../support/certificate.ts';
 import { freePort } from '../../support/free-port.ts';
 
@@ -24,6 +26,10 @@ const trust = (...receivers: string[]) =>
       .map(each => (each.startsWith('http') ? `${tenantGuid}=${each}` : each))
       .join(),
   }).trustedReceivers;
+
+/** Returns why nothing is sent to a URL; undefined for an allowed one. */
+const refusalOf = (url: string, trusted: TrustedReceivers): string | undefined =>
+  refusedUrl(url, isTrusted(url, trusted));
 
 describe('the sender of webhooks', () => {
   const closers: (() => unknown)[] = [];
@@ -158,7 +164,7 @@ describe('the sender of webhooks', () => {
       'https://127.0.0.1:8443/',
     ];
     expect(
-      refused.filter(url => refusedUrl(url, trust('http://other.example:8080/')) === undefined),
+      refused.filter(url => refusalOf(url, trust('http://other.example:8080/')) === undefined),
     ).to.deep.equal([]);
 
     for (const url of [
@@ -166,7 +172,7 @@ describe('the sender of webhooks', () => {
       'https://hooks.example.com:8443/x?y=1',
       'https://8.8.8.8/',
     ]) {
-      expect(refusedUrl(url, []), url).to.equal(undefined);
+      expect(refusalOf(url, []), url).to.equal(undefined);
     }
   });
 
@@ -187,7 +193,7 @@ describe('the sender of webhooks', () => {
       'https://a.internal:9000/any/thing',
       'http://[0::1]/x,y',
     ];
-    for (const url of allowed) expect(refusedUrl(url, trusted), url).to.equal(undefined);
+    for (const url of allowed) expect(refusalOf(url, trusted), url).to.equal(undefined);
 
     const refused = [
       'https://127.0.0.1:8080/hooks/in',
@@ -209,7 +215,7 @@ describe('the sender of webhooks', () => {
       'https://a.internal.:9000/',
       'https://a.internal:9000@b.internal:9000/',
     ];
-    for (const url of refused) expect(refusedUrl(url, trusted), url).to.be.a('string');
+    for (const url of refused) expect(refusalOf(url, trusted), url).to.be.a('string');
   });
 
   it('a URL of a trusted receiver with a backslash, or a slash or dot segment in any encoding, is refused', () => {
@@ -249,7 +255,7 @@ describe('the sender of webhooks', () => {
 
     for (const path of hidden) {
       for (const base of ['http://127.0.0.1:8080/hooks', 'http://b.internal']) {
-        expect(refusedUrl(`${base}${path}`, trusted), path).to.be.a('string');
+        expect(refusalOf(`${base}${path}`, trusted), path).to.be.a('string');
       }
     }
   });
