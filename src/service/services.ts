@@ -34,6 +34,7 @@ import type { RequestOutcome } from '../lib/http/steps/access-log.ts';
 import { createRateLimitStore } from '../lib/http/steps/rate-limit/rate-limit-store.ts';
 import { createBackgroundTasks } from '../lib/log/background-tasks.ts';
 import type { LogOutput } from '../lib/log/log-output.ts';
+import { Providers } from '../lib/oidc/providers.ts';
 import { Closing } from '../lib/runtime/closing.ts';
 import { atMost } from '../lib/runtime/within.ts';
 import { startTracing } from '../lib/tracing/start-tracing.ts';
@@ -92,6 +93,7 @@ export async function createServices(options: ServiceOptions) {
       secrets: options.installation.secrets,
       log: options.log,
       trustedReceivers: options.config.trustedReceivers,
+      trustedProviders: options.config.trustedProviders,
       mailRate: options.config.rateLimits.mails,
       passwordMinLength: options.config.passwordMinLength,
       ...control,
@@ -262,6 +264,12 @@ async function startParts(
   const background = createBackgroundTasks(log);
   closing.add(() => atMost(background.drain(), backgroundDrainMs));
 
+  const providers = new Providers({
+    trusted: config.trustedProviders,
+    now: () => databaseNow() / 1_000,
+  });
+  closing.add(() => providers.close());
+
   const transport = openMailTransport(config, log);
   closing.add(() => transport.close());
 
@@ -350,6 +358,7 @@ async function startParts(
   return {
     passwords,
     tokens,
+    providers,
     now: databaseNow,
     imports,
     changeStreams,

@@ -22,6 +22,7 @@ const deliberatelyAbsent: Record<string, string> = {
   APP_URL: 'only where an application has pages for the links in mails; the service has its own',
   TRUSTED_HEADER: 'the default is the header that each balancer of deploy/ writes',
   WEBHOOK_TRUSTED_RECEIVERS: 'only for receivers inside the network',
+  TRUSTED_PROVIDERS: 'only for providers of sign-in inside the network',
   BACKUP_KEEP:
     'the default keeps every archive of six hours, and one of each of the last twelve months',
   AWS_SESSION_TOKEN: 'for temporary logins, which a deployment would have to renew',

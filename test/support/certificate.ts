@@ -1,8 +1,9 @@
 import { execFile } from 'node:child_process';
+import { isIP } from 'node:net';
 import { promisify } from 'node:util';
 
 /**
- * Makes a certificate that signs itself, for one name.
+ * Makes a certificate that signs itself, for one name or address.
  * @param files certificate and key
  */
 export async function makeCertificate(
@@ -18,7 +19,8 @@ export async function makeCertificate(
     '-keyout',
     files[1],
   ];
-  const subject = ['-subj', `/CN=${name}`, '-addext', `subjectAltName=DNS:${name}`];
+  const kind = isIP(name) ? 'IP' : 'DNS';
+  const subject = ['-subj', `/CN=${name}`, '-addext', `subjectAltName=${kind}:${name}`];
 
   await promisify(execFile)('openssl', [
     'req',

@@ -2,7 +2,9 @@ import type { Logger } from 'pino';
 import type { ControlDatabase } from '../../control/database.ts';
 import type { Directory } from '../../control/directory.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
+import type { TrustedProvider } from '../../lib/config/trusted-providers.ts';
 import type { Rate } from '../../lib/http/steps/rate-limit/sliding-window.ts';
+import type { Providers } from '../../lib/oidc/providers.ts';
 import type { MailDispatcher } from '../mails/mail-dispatcher.ts';
 import type { LeasedMail } from '../mails/mail-queue.ts';
 import type { LeasedNotice } from '../mails/notice-queue.ts';
@@ -33,4 +35,8 @@ export interface AuthServices {
   /** Maximum mails to one account. */
   mailRate: Rate;
   peopleLimits: PeopleLimits;
+  /** Verifies tokens of the providers by which tenants sign in. */
+  providers: Pick<Providers, 'verifyIdToken' | 'verifyLogoutToken'>;
+  /** The setting `TRUSTED_PROVIDERS`. */
+  trustedProviders: readonly TrustedProvider[];
 }

@@ -23,6 +23,7 @@ import {
 } from './config-values.ts';
 import { maxWorkers, processCount } from './process-count.ts';
 import { tracingVariables } from './tracing-settings.ts';
+import { trustedProviders } from './trusted-providers.ts';
 import { trustedReceivers } from './trusted-receivers.ts';
 
 /**
@@ -74,6 +75,7 @@ export const variables = z
       .refine(ms => ms <= 20_000, 'must be at most 20s: the whole stop takes at most 25 s')
       .default(5_000),
     WEBHOOK_TRUSTED_RECEIVERS: trustedReceivers.default([]),
+    TRUSTED_PROVIDERS: trustedProviders.default([]),
     BACKUP_TARGET: backupLocation.optional(),
     BACKUP_RECIPIENTS: recipients.default([]),
     BACKUP_IDENTITY_FILE: z.string().optional(),

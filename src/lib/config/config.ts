@@ -188,6 +188,11 @@ function toConfig(env: z.output<typeof variables>) {
      */
     trustedReceivers: env.WEBHOOK_TRUSTED_RECEIVERS,
     /**
+     * Providers of sign-in, each of one tenant, for which the rules for addresses and ports do
+     * not hold.
+     */
+    trustedProviders: env.TRUSTED_PROVIDERS,
+    /**
      * The collector to which spans are sent, and the choice of spans; undefined = requests are
      * not traced.
      */
