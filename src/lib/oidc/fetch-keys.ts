@@ -41,6 +41,7 @@ function descriptionUrl(issuer: string): string {
 const minRsaBits = 2_048;
 const maxRsaBits = 8_192;
 const maxExponentBits = 64;
+const curves = ['P-256', 'P-384', 'P-521'];
 
 /**
  * Returns the public members of a key that can verify a token; undefined for another key: a
@@ -62,8 +63,7 @@ function publicKey(key: unknown): JWK | undefined {
     const isSafe = bits >= minRsaBits && bits <= maxRsaBits && bitsOf(e) <= maxExponentBits;
     return isSafe ? { ...members, kty } : undefined;
   }
-  if (kty === 'EC')
-    return ['P-256', 'P-384', 'P-521'].includes(String(crv)) ? { ...members, kty } : undefined;
+  if (kty === 'EC') return curves.includes(String(crv)) ? { ...members, kty } : undefined;
 
   return kty === 'OKP' && crv === 'Ed25519' ? { ...members, kty } : undefined;
 }

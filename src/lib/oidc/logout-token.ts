@@ -10,7 +10,9 @@ const maxAgeS = 2 * 60;
 const logoutEvent = 'http://schemas.openid.net/event/backchannel-logout';
 const types = [undefined, 'JWT', 'logout+jwt'];
 
-/** What a logout token says (OpenID Connect Back-Channel Logout 1.0 §2.4): `sub`, `sid`, or both. */
+/**
+ * What a logout token says (OpenID Connect Back-Channel Logout 1.0 §2.4): `sub`, `sid`, or both.
+ */
 export interface LogoutTokenClaims {
   /** The person, as the provider knows it. */
   readonly sub: string | undefined;

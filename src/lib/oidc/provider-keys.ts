@@ -17,7 +17,7 @@ const minRetryS = 10;
 /** Maximum fetches at a time, for all tenants, and for one. */
 const maxFetches = 100;
 const maxFetchesOfTenant = 5;
-/** Maximum providers whose keys are kept; the one that was fetched least recently goes first. */
+/** Maximum providers whose keys are kept; the one fetched least recently goes first. */
 const maxKept = 5_000;
 
 interface KeySet {

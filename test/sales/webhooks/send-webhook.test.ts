@@ -8,7 +8,7 @@ import type { TLSSocket } from 'node:tls';
 import { expect } from 'chai';
 import { readConfig } from '../../../src/lib/config/config.ts';
 import { ConfigError } from '../../../src/lib/config/config-error.ts';
-import { isPublicAddress } from '../../../src/lib/outgoing/public-address.ts';
+import { isPublicAddress } from '../../../src/lib/outgoing/is-public-address.ts';
 import { refusedUrl } from '../../../src/lib/outgoing/refused-url.ts';
 import { createWebhookSender } from '../../../src/sales/webhooks/send-webhook.ts';
 import { isTrusted, type TrustedReceivers } from '../../../src/sales/webhooks/webhook-target.ts';
