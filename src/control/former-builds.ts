@@ -7,6 +7,7 @@ export const addedBy = {
   programs: '0002-programs',
   secondFactors: '0004-second-factors',
   passkeys: '0007-passkeys',
+  identityProviders: '0010-identity-providers',
 } as const;
 
 const formerBuild = `

@@ -45,6 +45,12 @@ const privileges: Record<string, string> = {
   wrong_codes: readAndWrite,
   login_challenges: 'select, insert, delete, update (tries)',
   logins: 'select, insert, update (count, failures)',
+  identity_providers:
+    'select, insert, delete, ' +
+    'update (name, client_ids, is_enabled, second_factor, session_hours, creates_role_id, creates_scope, creates_entity_id, creates_entity_since, creates_domains, creates_claims, creates_permissions)',
+  identities: 'select, insert, delete, update (last_used_at, held_at)',
+  used_id_tokens: 'select, insert, delete, update (hash)', // locks rows that it removes
+  provider_states: readAndWrite,
   used_challenges: 'select, insert, delete, update (hash)', // locks rows that it removes
   audit_log: 'select', // written by triggers with the rights of the operator
   idempotency_keys: readAndWrite,

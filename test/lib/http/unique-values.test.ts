@@ -50,13 +50,23 @@ const codes: Readonly<
   },
 };
 
-/** The unique values of users and roles, which have tests of their own below. */
-const people = ['users_tenant_id_email_unique', 'roles_tenant_id_name_unique'];
+/**
+ * The unique values of users and roles, which have tests of their own below, and of providers,
+ * whose is in `identity-providers.test`.
+ */
+const people = [
+  'users_tenant_id_email_unique',
+  'roles_tenant_id_name_unique',
+  'identity_providers_tenant_id_issuer_unique',
+];
 
 /** Values that the service or an operator chooses: no request of a client has them. */
 const notOfClients = [
   'account_notices_occasion_unique',
   'factors_credential_id_unique',
+  'identities_provider_id_subject_unique',
+  'identity_providers_guid_unique',
+  'identity_providers_tenant_id_id_unique',
   'logins_hour_unique',
   'mail_deliveries_link_unique',
   'program_keys_hash_unique',
