@@ -3,6 +3,7 @@ import type { AuthServices } from '../accounts/auth/auth-services.ts';
 import { roleRoutes, userRoutes } from '../accounts/people/people-routes.ts';
 import { keyRoutes } from '../accounts/programs/key-routes.ts';
 import { programRoutes } from '../accounts/programs/program-routes.ts';
+import { providerRoutes } from '../accounts/providers/provider-routes.ts';
 import { activityRoutes } from '../sales/activity/activity.ts';
 import { auditRoutes } from '../sales/audit/audit-log.ts';
 import { changeRoutes } from '../sales/events/change-routes.ts';
@@ -27,6 +28,7 @@ export function apiRoutes(parts: RouteServices): TenantRoute[] {
     ...userRoutes(parts),
     ...roleRoutes(parts),
     ...programRoutes(parts),
+    ...providerRoutes(parts),
     ...keyRoutes(parts),
     ...resources.flatMap(resource => resource.routes),
     ...importRoutes(parts),

@@ -8,8 +8,10 @@ import type {
   ChangedBy,
   DisabledFacts,
   EndingFacts,
+  LinkedIdentity,
   Named,
   NamedFactor,
+  NamedIdentity,
   NamedKey,
   NoticeMail,
 } from './notice-kinds.ts';
@@ -78,6 +80,24 @@ export function composeNotice(context: NoticeContext, notice: NoticeMail): Messa
       });
     case 'new_network':
       return newNetworkMail(context, notice.details);
+    case 'provider_changed':
+      return providerMail(context, notice.details);
+    case 'accounts_made':
+      return accountsMadeMail(context, notice.details);
+    case 'identity_linked':
+      return personMail(context, {
+        subject: `A sign-in by a provider was added to your account at ${tenant.name}`,
+        change: `Added: ${identityText(notice.details)}`,
+        by: notice.details,
+        effects: ['Whoever signs in there can log in to your account.'],
+      });
+    case 'identity_unlinked':
+      return personMail(context, {
+        subject: `A sign-in by a provider was removed from your account at ${tenant.name}`,
+        change: `Removed: ${identityText(notice.details)}`,
+        by: notice.details,
+        effects: ['The sessions that it has opened have ended.'],
+      });
   }
 }
 
@@ -165,6 +185,61 @@ function clientsEndedMail(
   });
 }
 
+const providerChanges = {
+  added: 'was added',
+  changed: 'was changed',
+  disabled: 'was disabled: the sessions that it has opened have ended',
+  removed: 'was removed: the sessions that it has opened have ended',
+};
+
+function providerMail(
+  context: NoticeContext,
+  { name, issuer, change, person }: DetailsOf<'provider_changed'>,
+): Message {
+  const { tenant, to, publicUrl, at } = context;
+  const maker = person
+    ? `by ${nameText(person.name)}, ${person.email}`
+    : 'by the operator of the service, or by somebody who was removed';
+
+  return accountMail({
+    to,
+    subject: `A provider of sign-ins of ${tenant.name} ${change === 'added' ? 'was added' : 'has changed'}`,
+    paragraphs: [
+      `${thingText(name)} ${providerChanges[change]}.\n${timeText(at)}, ${maker}`,
+      `Its issuer:\n${thingText(issuer)}`,
+      'Whoever decides about a provider can log in as each of its people. Make sure that this change is meant.',
+    ],
+    link: {
+      text: 'What to do',
+      address: `${publicUrl}/docs/guide/single-sign-on#a-mail-on-a-provider`,
+    },
+    notes: lastNotes(context),
+  });
+}
+
+function accountsMadeMail(
+  context: NoticeContext,
+  { day, accounts }: DetailsOf<'accounts_made'>,
+): Message {
+  const { tenant, to, publicUrl } = context;
+
+  return accountMail({
+    to,
+    subject: `New accounts at ${tenant.name} on ${day}`,
+    paragraphs: [
+      `People whom a provider knows have got an account at their first login:\n${linesOf(
+        accounts,
+        ({ email, provider }) => `${email}, ${thingText(provider)}`,
+      )}`,
+    ],
+    link: {
+      text: 'Who gets an account',
+      address: `${publicUrl}/docs/guide/single-sign-on#accounts-at-the-first-login`,
+    },
+    notes: lastNotes(context),
+  });
+}
+
 /** A mail to the person whose account has changed. */
 interface PersonMail {
   readonly subject: string;
@@ -194,7 +269,7 @@ function personMail(
 }
 
 function passwordMail(context: NoticeContext, details: DetailsOf<'password_changed'>): Message {
-  const { factors, isByLink, by } = details;
+  const { factors, identities = [], isByLink, by } = details;
   const left =
     factors.length === 0
       ? 'Your account has no second factor.'
@@ -211,8 +286,25 @@ function passwordMail(context: NoticeContext, details: DetailsOf<'password_chang
     subject: `Your password for ${context.tenant.name} was changed`,
     change: isByLink ? 'A new password was set by the link of a mail.' : 'A new password was set.',
     by: details,
-    effects: [...endedTexts(isByLink, by), left, ...held],
+    effects: [...endedTexts(isByLink, by), left, ...held, ...identityTexts(identities)],
   });
+}
+
+/** Names the sign-ins by providers that stay, and those that are refused until a confirmation. */
+function identityTexts(identities: readonly LinkedIdentity[]): string[] {
+  const textOf = (identity: LinkedIdentity): string => {
+    const network = identity.addedFrom ? `, network ${clientNetwork(identity.addedFrom)}` : '';
+    return `${identityText(identity)}, added on ${timeText(identity.addedAt)}${network}`;
+  };
+  const named = (isHeld: boolean, title: string): string[] => {
+    const those = identities.filter(each => each.isHeld === isHeld);
+    return those.length === 0 ? [] : [`${title}\n${those.map(textOf).join('\n')}`];
+  };
+
+  return [
+    ...named(false, 'These sign-ins by a provider stay. Unlink those that are not yours:'),
+    ...named(true, 'These sign-ins by a provider are refused until you log in and confirm them:'),
+  ];
 }
 
 /** Says what has ended with a password; nothing where SQL may have set it. */
@@ -273,6 +365,10 @@ function addedText(factor: AddedFactor): string {
   const { addedAt, addedFrom, isHeld } = factor;
   const network = addedFrom ? `, network ${clientNetwork(addedFrom)}` : '';
   return `${factorText(factor)}, added on ${timeText(addedAt)}${network}${isHeld ? ', held' : ''}`;
+}
+
+function identityText({ provider, email }: NamedIdentity): string {
+  return email ? `${email}, ${thingText(provider)}` : thingText(provider);
 }
 
 function makerText({ by, ipAddress }: ChangedBy): string {

@@ -1,12 +1,16 @@
 import { type ControlDatabase, queryControl } from '../../control/database.ts';
 import type { TenantRecord } from '../../control/records.ts';
 import type {
+  AccountsMade,
   ClientsEnded,
   DisabledFacts,
   EndingFacts,
   KeysEnding,
+  MadeAccounts,
   NamedPerson,
   PersonDisabled,
+  ProviderChanged,
+  ProviderFacts,
 } from './notice-kinds.ts';
 
 /** Returns the hosts to which the webhooks of a user send. */
@@ -97,4 +101,44 @@ export async function readEndedClients(
   const [person] = await queryControl<NamedPerson>(control, 'notices_person_of', personOf, values);
 
   return person && { ...details, ...person };
+}
+
+/** Reads the person who has changed a provider. */
+export async function readProviderFacts(
+  control: ControlDatabase,
+  tenantId: number,
+  details: ProviderChanged,
+): Promise<ProviderFacts> {
+  const values = [tenantId, details.userId];
+  const [person] = await queryControl<NamedPerson>(control, 'notices_person_of', personOf, values);
+
+  return { ...details, person: person ?? null };
+}
+
+const madeAccounts = `
+  select ${named(`jsonb_build_object('email', u.email, 'provider', p.name)`, 'i.created_at, i.id')} as accounts
+    from identities i
+    join users u on u.tenant_id = i.tenant_id and u.id = i.user_id
+    join identity_providers p on p.tenant_id = i.tenant_id and p.id = i.provider_id
+   where i.tenant_id = $1 and i.is_by_rule
+     and i.created_at >= $2::date::timestamp at time zone 'UTC'
+     and i.created_at < ($2::date + 1)::timestamp at time zone 'UTC'`;
+
+/**
+ * Reads the accounts that were made on a day by the rules of providers.
+ * @returns undefined when there are none any more
+ */
+export async function readMadeAccounts(
+  control: ControlDatabase,
+  tenantId: number,
+  details: AccountsMade,
+): Promise<MadeAccounts | undefined> {
+  const [row] = await queryControl<Pick<MadeAccounts, 'accounts'>>(
+    control,
+    'notices_made_accounts',
+    madeAccounts,
+    [tenantId, details.day],
+  );
+
+  return row && row.accounts.count > 0 ? { ...details, accounts: row.accounts } : undefined;
 }

@@ -12,6 +12,10 @@ export const noticeKinds = [
   'account_disabled',
   'account_enabled',
   'new_network',
+  'provider_changed',
+  'accounts_made',
+  'identity_linked',
+  'identity_unlinked',
 ] as const;
 type NoticeKind = (typeof noticeKinds)[number];
 
@@ -33,6 +37,39 @@ export interface ClientsEnded {
   readonly userId: number;
   /** Their names. */
   readonly clients: Named<string>;
+}
+
+/** A provider, at which people sign in, was added, changed or removed. */
+export interface ProviderChanged {
+  readonly name: string;
+  readonly issuer: string;
+  readonly change: 'added' | 'changed' | 'disabled' | 'removed';
+  /** The user who did it; null: the operator. */
+  readonly userId: number | null;
+}
+
+/** Accounts were made on a day, because a provider knows their people. */
+export interface AccountsMade {
+  /** In UTC: `2026-12-31`. */
+  readonly day: string;
+}
+
+/** An account at a provider. */
+export interface NamedIdentity {
+  /** The name of the provider. */
+  readonly provider: string;
+  /** The address that the provider has named; null, or absent: none. */
+  readonly email?: string | null;
+}
+
+/** An account at a provider that a new password leaves. */
+export interface LinkedIdentity extends NamedIdentity {
+  /** In ISO 8601. */
+  readonly addedAt: string;
+  /** The address of the client; absent: not known. */
+  readonly addedFrom?: string;
+  /** True if it is refused until its person confirms it. */
+  readonly isHeld: boolean;
 }
 
 /** A key of a program, as administrators recognise it. */
@@ -70,6 +107,17 @@ export interface DisabledFacts extends PersonDisabled, NamedPerson {
   readonly programs: Named<string>;
   /** Hosts and ports alone: the rest of a URL may contain a secret. Null: not known. */
   readonly webhooks: Named<string> | null;
+}
+
+/** The facts of a mail on a provider. */
+export interface ProviderFacts extends ProviderChanged {
+  /** Null: the operator, or somebody who was removed. */
+  readonly person: NamedPerson | null;
+}
+
+/** The facts of a mail on accounts that were made. */
+export interface MadeAccounts extends AccountsMade {
+  readonly accounts: Named<{ readonly email: string; readonly provider: string }>;
 }
 
 /** Who has changed an account. */
@@ -114,6 +162,8 @@ interface EventDetails {
   keys_ending: KeysEnding;
   person_disabled: PersonDisabled;
   clients_ended: ClientsEnded;
+  provider_changed: ProviderChanged;
+  accounts_made: AccountsMade;
 }
 
 /** The details of the mails to administrators, and to the person whose account changed. */
@@ -121,10 +171,16 @@ interface MailDetails {
   keys_ending: EndingFacts;
   person_disabled: DisabledFacts;
   clients_ended: ClientsEnded & NamedPerson;
+  provider_changed: ProviderFacts;
+  accounts_made: MadeAccounts;
+  identity_linked: ChangedBy & NamedIdentity;
+  identity_unlinked: ChangedBy & NamedIdentity;
   password_changed: ChangedBy & {
     /** True if the link of a mail has set the password. */
     readonly isByLink: boolean;
     readonly factors: readonly AddedFactor[];
+    /** Absent: the person has none. */
+    readonly identities?: readonly LinkedIdentity[];
   };
   factor_added: ChangedBy & NamedFactor;
   factors_removed: ChangedBy & { readonly removed: readonly string[]; readonly left: number };

@@ -9,7 +9,9 @@ import {
   type ReadWebhooks,
   readEndedClients,
   readEndingKeys,
+  readMadeAccounts,
   readMadeThings,
+  readProviderFacts,
 } from './notice-facts.ts';
 import type { NoticeEvent } from './notice-kinds.ts';
 import { type LeasedNotice, NoticeQueue } from './notice-queue.ts';
@@ -107,6 +109,10 @@ export class NoticeSource implements MailSource<LeasedNotice> {
     const { tenantId } = event;
     if (event.kind === 'keys_ending') return readEndingKeys(control, tenantId, event.details);
     if (event.kind === 'clients_ended') return readEndedClients(control, tenantId, event.details);
+    if (event.kind === 'provider_changed') {
+      return readProviderFacts(control, tenantId, event.details);
+    }
+    if (event.kind === 'accounts_made') return readMadeAccounts(control, tenantId, event.details);
 
     const webhooks = await this.#readWebhooks(tenant, event.details.userId);
     if (!webhooks && event.ageMs < maxWaitMs) return 'later';

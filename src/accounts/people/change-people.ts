@@ -175,6 +175,7 @@ const uniqueViolation = '23505';
 const uniqueFields: Readonly<Record<string, string>> = {
   users_tenant_id_email_unique: 'Email',
   roles_tenant_id_name_unique: 'Name',
+  identity_providers_tenant_id_issuer_unique: 'Issuer',
 };
 
 /**

@@ -29,7 +29,11 @@ const roleWithName =
   'select from roles where tenant_id = $1 and lower(name) = lower($2) and id <> $3';
 const usersWithRole = `
   select case kind when 'program' then 'Program' else 'User' end as resource, count(*)::int as count
-    from users where tenant_id = $1 and role_id = $2 group by kind order by kind`;
+    from users where tenant_id = $1 and role_id = $2 group by kind
+   union all
+  select 'IdentityProvider', count(*)::int
+    from identity_providers where tenant_id = $1 and creates_role_id = $2 having count(*) > 0
+   order by resource desc`;
 
 /**
  * @returns the id

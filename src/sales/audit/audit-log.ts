@@ -73,8 +73,11 @@ const controlResources = [
   { name: 'Program', path: '/api/v1/Programs' },
   { name: 'ProgramKey' },
   { name: 'Factor' },
+  { name: 'IdentityProvider', path: '/api/v1/IdentityProviders' },
+  { name: 'Identity' },
 ];
-const ofControl = '`User`, `Role`, `Program`, `ProgramKey` and `Factor`';
+const ofControl =
+  '`User`, `Role`, `Program`, `ProgramKey`, `Factor`, `IdentityProvider` and `Identity`';
 /**
  * The resources that requests may name: those whose changes have audit entries, and `Activity`,
  * whose records never change.
@@ -153,6 +156,8 @@ const permissionOf = new Map<string, Permission>([
   ['Program', 'users.read'],
   ['ProgramKey', 'users.read'],
   ['Factor', 'users.read'],
+  ['IdentityProvider', 'users.read'],
+  ['Identity', 'users.read'],
   ['Webhook', 'settings.write'],
 ]);
 

@@ -19,6 +19,7 @@ import {
 
 const registerPath = '/api/v1/auth/register';
 const programsPath = '/api/v1/Programs';
+const providersPath = '/api/v1/IdentityProviders';
 const sessionsPath = '/api/v1/auth/sessions';
 
 /** A change of people that grants something, or is about somebody who has it. */
@@ -46,12 +47,13 @@ describe('what administrators grant', () => {
     await mailsSettled(world);
 
     return Promise.all(
-      ['users', 'roles', 'program_keys', 'mail_deliveries', 'sessions'].map(table =>
-        controlSql(
-          world,
-          `select to_jsonb(t) as row from ${table} t where tenant_id = any (?::bigint[]) order by 1`,
-          [`{${world.acme.id},${world.globex.id}}`],
-        ),
+      ['users', 'roles', 'program_keys', 'mail_deliveries', 'sessions', 'identity_providers'].map(
+        table =>
+          controlSql(
+            world,
+            `select to_jsonb(t) as row from ${table} t where tenant_id = any (?::bigint[]) order by 1`,
+            [`{${world.acme.id},${world.globex.id}}`],
+          ),
       ),
     );
   };
@@ -76,6 +78,16 @@ describe('what administrators grant', () => {
     const body = { Name: 'Till', Role: 'Member', Scope: 'All', Networks: [] };
     const program = `${programsPath}/${(await admin.post(programsPath, body)).body.Id}`;
     const key = (await admin.post(`${program}/keys`, {})).body;
+    const provider = {
+      Name: 'Staff',
+      ClientIds: ['one'],
+      IsEnabled: true,
+      SecondFactor: 'always',
+      SessionHours: 12,
+      CreatesUsers: null,
+    };
+    const Issuer = 'https://login.example.com';
+    const { Id: providerId } = (await admin.post(providersPath, { ...provider, Issuer })).body;
     const path = (user: ApiResponse) => `${usersPath}/${user.body.Id}`;
 
     return [
@@ -140,6 +152,18 @@ describe('what administrators grant', () => {
       {
         route: `POST ${programsPath}/keys/revoke`,
         call: as => as.post(`${programsPath}/keys/revoke`, { MadeBy: key.MadeBy }),
+      },
+      {
+        route: `POST ${providersPath}`,
+        call: as => as.post(providersPath, { ...provider, Issuer: `${Issuer}/other` }),
+      },
+      {
+        route: `PUT ${providersPath}/:id`,
+        call: as => as.put(`${providersPath}/${providerId}`, provider),
+      },
+      {
+        route: `DELETE ${providersPath}/:id`,
+        call: as => as.delete(`${providersPath}/${providerId}`),
       },
     ];
   }

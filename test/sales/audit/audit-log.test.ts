@@ -224,6 +224,8 @@ describe('audit log', () => {
         'Program',
         'ProgramKey',
         'Factor',
+        'IdentityProvider',
+        'Identity',
         'Activity',
         ...audited.map(({ name }) => name),
       ];

@@ -45,9 +45,10 @@ export function memberOf(schema: unknown, path: readonly PropertyKey[]): unknown
   ) {
     return memberOf(schema.unwrap(), path);
   }
-  const [, ...rest] = path;
-  if (path.length === 0 || !(schema instanceof z.ZodArray)) return schema;
-  return memberOf(schema.element, rest);
+  const [member, ...rest] = path;
+  if (member === undefined) return schema;
+  if (schema instanceof z.ZodObject) return memberOf(schema.shape[String(member)], rest);
+  return schema instanceof z.ZodArray ? memberOf(schema.element, rest) : schema;
 }
 
 /**
