@@ -11,6 +11,7 @@ import type {
   TenantRecord,
   UserRecord,
 } from './records.ts';
+import { isProvedByProvider } from './second-factor.ts';
 
 /**
  * The caches of the directory, one for each topic of the control database, with the keys of
@@ -103,9 +104,10 @@ interface HolderRow {
 }
 
 interface CallerRow extends HolderRow {
-  readonly revoked: boolean;
-  readonly methods: readonly string[];
-  readonly passwordIsShort: boolean;
+  readonly login: Omit<SessionRecord, 'id' | 'tenantId' | 'userId' | 'identityId' | 'endsAt'> & {
+    readonly identityId: number | null;
+    readonly endsAt: number | null;
+  };
 }
 
 interface KeyRow extends HolderRow {
@@ -115,9 +117,14 @@ interface KeyRow extends HolderRow {
 const userById = `select ${user} from users u where u.id = $1`;
 const roleById = `select ${role} from roles r where r.id = $1`;
 const sessionById = `
-  select s.revoked_at is not null as revoked, s.methods, s.password_is_short as "passwordIsShort",
+  select json_build_object(
+           'revoked', s.revoked_at is not null or ends_at = '-infinity', 'methods', s.methods,
+           'passwordIsShort', s.password_is_short, 'identityId', s.identity_id,
+           'idpIsFactor', ${isProvedByProvider('s')},
+           'endsAt', case when isfinite(ends_at) then floor(extract(epoch from ends_at) * 1000) end) as login,
          ${user}, ${role}
     from sessions s join users u on u.id = s.user_id join roles r on r.id = u.role_id
+   cross join lateral end_of_session(s.identity_id, s.created_at) ends_at
    where s.id = $1`;
 
 const key = `
@@ -149,9 +156,16 @@ async function loadSession(
 ): Promise<{ login: SessionRecord; user: UserRecord; role: RoleRecord } | undefined> {
   const [row] = await queryControl<CallerRow>(control, 'session_by_id', sessionById, [id]);
   if (!row) return undefined;
-  const { user, revoked, methods, passwordIsShort } = row;
+  const { user, login } = row;
   return {
-    login: { id, tenantId: user.tenantId, userId: user.id, revoked, methods, passwordIsShort },
+    login: {
+      ...login,
+      id,
+      tenantId: user.tenantId,
+      userId: user.id,
+      identityId: login.identityId ?? undefined,
+      endsAt: login.endsAt ?? undefined,
+    },
     user,
     role: toRole(row),
   };

@@ -45,9 +45,16 @@ export interface SessionRecord {
   readonly id: string;
   readonly tenantId: number;
   readonly userId: number;
+  /** True also if the identity that opened it is gone or held, or its provider disabled. */
   readonly revoked: boolean;
-  /** The proofs of the person, by RFC 8176: `pwd`, `otp`, `pop`, `user`. */
+  /** The proofs of the person, by RFC 8176: `pwd`, `otp`, `pop`, `user`; `idp`: by a provider. */
   readonly methods: readonly string[];
+  /** The identity at a provider, by which the person has logged in; undefined: by none. */
+  readonly identityId: number | undefined;
+  /** True if the provider has asked for a second factor, as far as it still counts. */
+  readonly idpIsFactor: boolean;
+  /** The time at which a session of an identity ends, in ms since 1970; undefined: of none. */
+  readonly endsAt: number | undefined;
   /** True if new passwords of an account without a second factor have to be longer. */
   readonly passwordIsShort: boolean;
 }

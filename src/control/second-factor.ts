@@ -8,6 +8,26 @@ export function hasFactor(user: string): string {
 }
 
 /**
+ * Returns the SQL condition that the provider of a session has asked for a second factor, and
+ * that its row still says so.
+ * @param session the alias of the row of `sessions`
+ */
+export function isProvedByProvider(session: string): string {
+  return `(${session}.idp_is_factor and exists (
+    select from identities i join identity_providers p on p.tenant_id = i.tenant_id and p.id = i.provider_id
+     where i.id = ${session}.identity_id and p.second_factor is distinct from '{}'))`;
+}
+
+/**
+ * Returns the SQL condition that a session has a second factor: its own, or one that its
+ * provider has asked for.
+ * @param session the alias of the row of `sessions`
+ */
+export function hasProvedFactor(session: string): string {
+  return `(${session}.methods && '{otp,pop}' or ${isProvedByProvider(session)})`;
+}
+
+/**
  * Returns the SQL of a digest that recognises a password hash. The salt in the hash makes it
  * unique.
  * @param hash a column or a parameter

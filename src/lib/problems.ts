@@ -22,6 +22,7 @@ export const problems = {
   second_factor_required: { status: 401, title: 'The login needs a second factor' },
   invalid_code: { status: 401, title: 'The code of the second factor is not accepted' },
   invalid_passkey: { status: 401, title: 'The passkey is not accepted' },
+  invalid_id_token: { status: 401, title: 'The sign-in by the provider is not accepted' },
   invalid_challenge: { status: 401, title: 'The login has ended: begin it again' },
   invalid_refresh_token: { status: 401, title: 'The refresh token is not valid' },
   tenant_required: { status: 403, title: 'The X-Tenant header must name an active tenant' },
@@ -84,6 +85,7 @@ export type UnauthorizedReason =
   | 'session'
   | 'user'
   | 'second_factor'
+  | 'id_token'
   | 'legacy_token'
   | 'program_key'
   | 'network'

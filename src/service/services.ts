@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import { FailedLogins } from '../accounts/auth/failed-logins.ts';
+import { ProviderStates } from '../accounts/auth/identities/provider-states.ts';
 import { createPeopleLimits } from '../accounts/auth/limit-people.ts';
 import { createPasswords, type Passwords } from '../accounts/auth/passwords.ts';
 import { ProgramKeyUses } from '../accounts/auth/program-key-uses.ts';
@@ -264,9 +265,13 @@ async function startParts(
   const background = createBackgroundTasks(log);
   closing.add(() => atMost(background.drain(), backgroundDrainMs));
 
+  const providerStates = new ProviderStates({ control, log });
+  closing.add(() => providerStates.stop());
+
   const providers = new Providers({
     trusted: config.trustedProviders,
     now: () => databaseNow() / 1_000,
+    onFetch: providerStates.note,
   });
   closing.add(() => providers.close());
 

@@ -124,17 +124,23 @@ export async function findActiveUser(
 /** The methods that count as a second factor, by RFC 8176: a code of an app, a passkey. */
 const secondFactors = ['otp', 'pop'];
 
-/** True if something was proved beside the password. */
-export function hasSecondFactor(methods: readonly string[]): boolean {
-  return methods.some(method => secondFactors.includes(method));
+/** The proofs of a session that decide whether it has a second factor. */
+type Proofs = Pick<SessionRecord, 'methods' | 'idpIsFactor'>;
+
+/**
+ * True if something was proved beside the password, or the provider has asked for a second
+ * factor.
+ */
+export function hasSecondFactor({ methods, idpIsFactor }: Proofs): boolean {
+  return idpIsFactor || methods.some(method => secondFactors.includes(method));
 }
 
 /** True if the role requires a second factor, and the session has none. */
 export function lacksSecondFactor(
-  { methods }: Pick<SessionRecord, 'methods'>,
+  session: Proofs,
   { requiresSecondFactor }: Pick<RoleRecord, 'requiresSecondFactor'>,
 ): boolean {
-  return requiresSecondFactor && !hasSecondFactor(methods);
+  return requiresSecondFactor && !hasSecondFactor(session);
 }
 
 /** The session, token or key that a caller has logged in with. */

@@ -19,7 +19,7 @@ import { use } from '../support/use.ts';
 
 /**
  * Samples that need what only their reader has: the token of a mail, an API client, the id of a
- * key, a code of an app, a passkey, or a role, which an earlier sample has deleted. The rest is
+ * key, a code of an app, a passkey, an ID token, or a role, which an earlier sample has deleted. The rest is
  * pasted as printed.
  */
 const needsMore = [
@@ -38,6 +38,10 @@ const needsMore = [
   'postAuthFactorsPasskeysByIdConfirm',
   'postAuthFactorsRecoveryCodes',
   'deleteAuthFactorsById',
+  'postAuthExchange',
+  'postAuthIdentities',
+  'postAuthIdentitiesByIdConfirm',
+  'deleteAuthIdentitiesById',
   'getRolesByIdSecondFactor',
   'putRolesByIdSecondFactor',
   'getDataGenerateToken',

@@ -99,7 +99,7 @@ export interface paths {
         put?: never;
         /**
          * Prove your password again, for what needs a proof of the last five minutes
-         * @description To make a key of a program, or to change your second factors, needs one: a login, or this. A person with a second factor sends a code or a passkey, too. Without one, 401 `second_factor_required` has the options for passkeys. A wrong password counts as a failed login, and ends no session.
+         * @description To make a key of a program, or to change your second factors, needs one: a login, or this. A person with a second factor sends a code or a passkey, too. Without one, 401 `second_factor_required` has the options for passkeys. A wrong password counts as a failed login, and ends no session. A person who has no password sends an ID token of a sign-in at the provider in its place.
          *
          *     Needs a token.
          */
@@ -630,6 +630,118 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The providers at which people of the tenant sign in, for a page of login
+         * @description Needs `X-Tenant`, but no token.
+         */
+        get: operations["getAuthProviders"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/exchange": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Log in with the ID token of a provider
+         * @description For a page that has signed the person in at a provider of `GET /api/v1/auth/providers`, with PKCE and a nonce. A person with a second factor here gets 401 `second_factor_required`, as after a password, unless the provider has asked for one. The session ends after the hours that the provider has, also one that is in use.
+         *
+         *     Needs `X-Tenant`, but no token.
+         */
+        post: operations["postAuthExchange"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/identities": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Your identities at providers, the oldest first
+         * @description Needs a token.
+         */
+        get: operations["getAuthIdentities"];
+        put?: never;
+        /**
+         * Link an account at a provider, by which you can log in from then on
+         * @description Needs a proof of who you are of the last five minutes: a login, or `POST /api/v1/auth/verify`.
+         *
+         *     Needs a token.
+         */
+        post: operations["postAuthIdentities"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/identities/{id}/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Confirm an identity that is held since a new password was set by a link
+         * @description Needs a login with the new password, and a second factor if you have one, or `POST /api/v1/auth/verify`, in the last five minutes.
+         *
+         *     Needs a token.
+         */
+        post: operations["postAuthIdentitiesByIdConfirm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/identities/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Unlink an identity, which ends the sessions that it has opened
+         * @description Refused for your last way to log in. Needs a proof of who you are of the last five minutes: a login, or `POST /api/v1/auth/verify`.
+         *
+         *     Needs a token.
+         */
+        delete: operations["deleteAuthIdentitiesById"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/Users": {
         parameters: {
             query?: never;
@@ -963,6 +1075,68 @@ export interface paths {
          */
         post: operations["postProgramsByIdEnable"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/IdentityProviders": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All IdentityProvider records
+         * @description A provider of OpenID Connect at which people of the tenant sign in. Needs the scope `All`; to add, change or delete one needs every permission that a role of the tenant has, too, and a proof of who you are of the last five minutes: a login, or `POST /api/v1/auth/verify`. All administrators get a mail.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        get: operations["getIdentityProviders"];
+        put?: never;
+        /**
+         * Create one IdentityProvider record
+         * @description A provider of OpenID Connect at which people of the tenant sign in. Needs the scope `All`; to add, change or delete one needs every permission that a role of the tenant has, too, and a proof of who you are of the last five minutes: a login, or `POST /api/v1/auth/verify`. All administrators get a mail.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        post: operations["postIdentityProviders"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/IdentityProviders/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One IdentityProvider record by its id
+         * @description A provider of OpenID Connect at which people of the tenant sign in. Needs the scope `All`; to add, change or delete one needs every permission that a role of the tenant has, too, and a proof of who you are of the last five minutes: a login, or `POST /api/v1/auth/verify`. All administrators get a mail.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        get: operations["getIdentityProvidersById"];
+        /**
+         * Replace one IdentityProvider record, except its issuer
+         * @description A provider of OpenID Connect at which people of the tenant sign in. Needs the scope `All`; to add, change or delete one needs every permission that a role of the tenant has, too, and a proof of who you are of the last five minutes: a login, or `POST /api/v1/auth/verify`. All administrators get a mail.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        put: operations["putIdentityProvidersById"];
+        post?: never;
+        /**
+         * Delete one IdentityProvider record, with its identities and sessions
+         * @description A provider of OpenID Connect at which people of the tenant sign in. Needs the scope `All`; to add, change or delete one needs every permission that a role of the tenant has, too, and a proof of who you are of the last five minutes: a login, or `POST /api/v1/auth/verify`. All administrators get a mail.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        delete: operations["deleteIdentityProvidersById"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2067,7 +2241,7 @@ export interface paths {
         };
         /**
          * The newest audit entries, of a resource, a record, a user, or all
-         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User`, `Role`, `Program`, `ProgramKey` and `Factor` are returned only when `resource`, or `filter[Resource]`, names nothing beside these five, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
+         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User`, `Role`, `Program`, `ProgramKey`, `Factor`, `IdentityProvider` and `Identity` are returned only when `resource`, or `filter[Resource]`, names nothing beside these five, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
          *
          *     Needs a token with the permission `full.read`.
          */
@@ -2089,7 +2263,7 @@ export interface paths {
         };
         /**
          * One audit entry by its id
-         * @description The entries of `User`, `Role`, `Program`, `ProgramKey` and `Factor` have numbers of their own: one of these is returned only when `resource` names one of the five.
+         * @description The entries of `User`, `Role`, `Program`, `ProgramKey`, `Factor`, `IdentityProvider` and `Identity` have numbers of their own: one of these is returned only when `resource` names one of the five.
          *
          *     Needs a token with the permission `full.read`.
          */
@@ -2256,15 +2430,15 @@ export interface components {
             CreatedAt: string;
             /** @description The number of the user; null for addresses that no user has. */
             UserId: number | null;
-            /** @description What was proved or tried, by RFC 8176, such as `pwd` or `pwd otp`; null for several logins. */
+            /** @description What was proved or tried, by RFC 8176, such as `pwd` or `pwd otp`; `idp`: a sign-in by a provider. Null for several logins. */
             Method: string | null;
             /**
              * @description How it ended.
              * @enum {string}
              */
             Outcome: "succeeded" | "failed";
-            /** @description Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not confirmed yet. `more_failures`: those of a user in an hour after the first 20. `unknown_address`: all of an hour whose address no user has. */
-            FailureReason: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "more_failures" | "unknown_address") | null;
+            /** @description Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not confirmed yet. `identity_held`: a new password by a link holds this sign-in by a provider. `more_failures`: those of a user in an hour after the first 20. `unknown_address`: all of an hour whose address no user has. */
+            FailureReason: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address") | null;
             /** @description The IPv4 address, or the IPv6 network of 64 bits; null for several logins. */
             Network: string | null;
             /** @description The program of the client, as it names itself: the first 60 characters of `User-Agent`; null if it names none, and for several logins. */
@@ -2414,6 +2588,38 @@ export interface components {
             /** @description Ten codes, each of which stands in once for a lost factor; empty unless the factor is the first one. No other response has them. */
             recoveryCodes: string[];
         };
+        /** ProviderOfLogin */
+        ProviderOfLogin: {
+            /** @description Its name, for the button. */
+            name: string;
+            /** @description The address under which a library finds its metadata. */
+            issuer: string;
+            /** @description The client ids that a sign-in may be for. */
+            clientIds: string[];
+        };
+        /** Identity */
+        Identity: {
+            /** @description The number of the identity. */
+            id: number;
+            /** @description The name of the provider. */
+            provider: string;
+            /** @description The issuer of the provider. */
+            issuer: string;
+            /** @description The address that the provider named when it was linked; null if none. */
+            email: string | null;
+            /**
+             * Format: date-time
+             * @description When it was linked.
+             */
+            createdAt: string;
+            /** @description When it was last used; null if never. */
+            lastUsedAt: string | null;
+            /**
+             * @description Only if true: it is refused until you confirm it, because a new password was set by a link since.
+             * @constant
+             */
+            isHeld?: true;
+        };
         /** User */
         User: {
             /** @description The number of the user, which the service chooses. */
@@ -2522,6 +2728,57 @@ export interface components {
             CreatedAt: string;
             /** @description The `Id` of the role. */
             RoleId: number;
+        };
+        /** IdentityProvider */
+        IdentityProvider: {
+            /** @description The number of the provider, which the service chooses. */
+            Id: number;
+            /**
+             * Format: uuid
+             * @description The guid of the provider, in the address to which it sends logout tokens: `/api/v1/auth/logout/{guid}`.
+             */
+            Guid: string;
+            /** @description The name of the provider, which a page of login shows. */
+            Name: string;
+            /** @description `iss` of its tokens, to the letter: an https URL, under which it publishes its metadata (`/.well-known/openid-configuration`). It cannot be changed. */
+            Issuer: string;
+            /** @description The client ids of your front ends at the provider. **Use one for each tenant**: whoever serves the front end of a client id can exchange the tokens of its people at every tenant that names it. */
+            ClientIds: string[];
+            /** @description Whether people can log in by it. To disable it ends all sessions that were opened by it. */
+            IsEnabled: boolean;
+            /** @description When a sign-in counts as a second factor: `never`, `always`, or values of `amr`, separated by spaces, of which the ID token must have one, such as `mfa hwk`. Otherwise people with a second factor here are asked for it. */
+            SecondFactor: string;
+            /** @description The hours after the login in which a session ends, also one that is in use. */
+            SessionHours: number;
+            /** @description The rule by which a person whom the provider knows, and this tenant does not, gets an account at the first login; null: nobody does. */
+            CreatesUsers: {
+                /** @description The name of the role of these accounts. */
+                Role: string;
+                /**
+                 * @description Whether they access the data of every entity, or of the one below only.
+                 * @enum {string}
+                 */
+                Scope: "Self" | "All";
+                /** @description The `Id` of the entity that they belong to; null if it is none. */
+                EntityId: number | null;
+                /** @description The domains of addresses for which accounts are made: `email` of the ID token has one, and `email_verified` is true. */
+                Domains: string[];
+                /** @description Claims that the ID token must have, with their values. At least one for a provider at which anybody can have an account, such as `hd` for Google. */
+                Claims: {
+                    [key: string]: unknown;
+                };
+            } | null;
+            /** @description The number of people who can log in by it. */
+            Identities: number;
+            /** @description When its metadata and keys were last read; null: not yet. They are read when somebody logs in. */
+            ReachedAt: string | null;
+            /** @description Why they cannot be read at the moment; null: they can, or nobody has tried. */
+            Failure: string | null;
+            /**
+             * Format: date-time
+             * @description When the provider was added.
+             */
+            CreatedAt: string;
         };
         /** ProgramKey */
         ProgramKey: {
@@ -2977,7 +3234,7 @@ export interface components {
              * @description What is wrong. A code keeps its meaning.
              * @enum {string}
              */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "wrong_state" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "second_factor_required" | "invalid_code" | "invalid_passkey" | "invalid_challenge" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "verification_required" | "second_factor_setup_required" | "origin_not_allowed" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "wrong_state" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "second_factor_required" | "invalid_code" | "invalid_passkey" | "invalid_id_token" | "invalid_challenge" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "verification_required" | "second_factor_setup_required" | "origin_not_allowed" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -4037,9 +4294,10 @@ export interface components {
          *     `second_factor_required`: The login needs a second factor
          *     `invalid_code`: The code of the second factor is not accepted
          *     `invalid_passkey`: The passkey is not accepted
+         *     `invalid_id_token`: The sign-in by the provider is not accepted
          *     `invalid_challenge`: The login has ended: begin it again
          */
-        "Problem401-unauthorized-invalid_token-token_expired-invalid_credentials-second_factor_required-invalid_code-invalid_passkey-invalid_challenge": {
+        "Problem401-unauthorized-invalid_token-token_expired-invalid_credentials-second_factor_required-invalid_code-invalid_passkey-invalid_id_token-invalid_challenge": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 RateLimit: components["headers"]["RateLimit"];
@@ -4064,7 +4322,7 @@ export interface components {
                     /** @constant */
                     status?: 401;
                     /** @enum {unknown} */
-                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "second_factor_required" | "invalid_code" | "invalid_passkey" | "invalid_challenge";
+                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "second_factor_required" | "invalid_code" | "invalid_passkey" | "invalid_id_token" | "invalid_challenge";
                 };
             };
         };
@@ -4325,6 +4583,74 @@ export interface components {
                     status?: 401;
                     /** @enum {unknown} */
                     code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_passkey";
+                };
+            };
+        };
+        /**
+         * @description `second_factor_required`: The login needs a second factor
+         *     `invalid_id_token`: The sign-in by the provider is not accepted
+         */
+        "Problem401-second_factor_required-invalid_id_token": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#second_factor_required",
+                 *       "title": "The login needs a second factor",
+                 *       "status": 401,
+                 *       "code": "second_factor_required",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "second_factor_required" | "invalid_id_token";
+                };
+            };
+        };
+        /**
+         * @description `unauthorized`: An access token is needed
+         *     `invalid_token`: The access token is not valid
+         *     `token_expired`: The access token has expired
+         *     `invalid_id_token`: The sign-in by the provider is not accepted
+         */
+        "Problem401-unauthorized-invalid_token-token_expired-invalid_id_token": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#unauthorized",
+                 *       "title": "An access token is needed",
+                 *       "status": 401,
+                 *       "code": "unauthorized",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_id_token";
                 };
             };
         };
@@ -5139,8 +5465,10 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
-                    /** @description The password of the user. */
-                    password: string;
+                    /** @description The password of the user. Null: as in a new record without it. */
+                    password?: string | null;
+                    /** @description In place of `password`, of a person who has none: a new ID token, which is good once. Null: as in a new record without it. */
+                    idToken?: string | null;
                     /** @description The present code of an authenticator app. Null: as in a new record without it. */
                     code?: string | null;
                     /** @description A recovery code, in place of `code`. Null: as in a new record without it. */
@@ -5203,7 +5531,7 @@ export interface operations {
                 };
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
-            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired-invalid_credentials-second_factor_required-invalid_code-invalid_passkey-invalid_challenge"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired-invalid_credentials-second_factor_required-invalid_code-invalid_passkey-invalid_id_token-invalid_challenge"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             408: components["responses"]["Problem408"];
             410: components["responses"]["Problem410-gone"];
@@ -5339,7 +5667,7 @@ export interface operations {
                     UserId?: number | number[];
                     Method?: string | string[];
                     Outcome?: ("succeeded" | "failed") | ("succeeded" | "failed")[];
-                    FailureReason?: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "more_failures" | "unknown_address") | ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "more_failures" | "unknown_address")[];
+                    FailureReason?: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address") | ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address")[];
                     Network?: string | string[];
                     UserAgent?: string | string[];
                     Count?: number | number[];
@@ -5467,15 +5795,15 @@ export interface operations {
                         CreatedAt: string;
                         /** @description The number of the user; null for addresses that no user has. */
                         UserId: number | null;
-                        /** @description What was proved or tried, by RFC 8176, such as `pwd` or `pwd otp`; null for several logins. */
+                        /** @description What was proved or tried, by RFC 8176, such as `pwd` or `pwd otp`; `idp`: a sign-in by a provider. Null for several logins. */
                         Method: string | null;
                         /**
                          * @description How it ended.
                          * @enum {string}
                          */
                         Outcome: "succeeded" | "failed";
-                        /** @description Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not confirmed yet. `more_failures`: those of a user in an hour after the first 20. `unknown_address`: all of an hour whose address no user has. */
-                        FailureReason: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "more_failures" | "unknown_address") | null;
+                        /** @description Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not confirmed yet. `identity_held`: a new password by a link holds this sign-in by a provider. `more_failures`: those of a user in an hour after the first 20. `unknown_address`: all of an hour whose address no user has. */
+                        FailureReason: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address") | null;
                         /** @description The IPv4 address, or the IPv6 network of 64 bits; null for several logins. */
                         Network: string | null;
                         /** @description The program of the client, as it names itself: the first 60 characters of `User-Agent`; null if it names none, and for several logins. */
@@ -5518,7 +5846,7 @@ export interface operations {
                     UserId?: number | number[];
                     Method?: string | string[];
                     Outcome?: ("succeeded" | "failed") | ("succeeded" | "failed")[];
-                    FailureReason?: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "more_failures" | "unknown_address") | ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "more_failures" | "unknown_address")[];
+                    FailureReason?: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address") | ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address")[];
                     Network?: string | string[];
                     UserAgent?: string | string[];
                     Count?: number | number[];
@@ -6803,6 +7131,258 @@ export interface operations {
         };
     };
     deleteAuthFactorsById: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-wrong_state"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getAuthProviders: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The guid of the tenant, or its slug. */
+                "X-Tenant": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "name": "the name",
+                     *         "issuer": "the issuer",
+                     *         "clientIds": [
+                     *           "the "
+                     *         ]
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["ProviderOfLogin"][];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthExchange: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The guid of the tenant, or its slug. */
+                "X-Tenant": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "idToken": "the ID token that the provider has issued"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The ID token, with a `nonce`, at most ten minutes old. It is good once. */
+                    idToken: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "the access token, a JWT",
+                     *       "refreshToken": "the refresh token",
+                     *       "entityType": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LoginResponse"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-second_factor_required-invalid_id_token"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-second_factor_setup_required"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getAuthIdentities: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *         "provider": "the provider",
+                     *         "issuer": "the issuer",
+                     *         "email": null,
+                     *         "createdAt": "2026-01-05T09:30:00.000Z",
+                     *         "lastUsedAt": null
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["Identity"][];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthIdentities: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "idToken": "the ID token that the provider has issued"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The ID token, with a `nonce`, at most ten minutes old. It is good once. */
+                    idToken: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "provider": "the provider",
+                     *       "issuer": "the issuer",
+                     *       "email": null,
+                     *       "createdAt": "2026-01-05T09:30:00.000Z",
+                     *       "lastUsedAt": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Identity"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired-invalid_id_token"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required"];
+            408: components["responses"]["Problem408"];
+            410: components["responses"]["Problem410-gone"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postAuthIdentitiesByIdConfirm: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-wrong_state"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    deleteAuthIdentitiesById: {
         parameters: {
             query?: never;
             header?: never;
@@ -8591,6 +9171,456 @@ export interface operations {
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410-gone"];
             422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getIdentityProviders: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *         "Name": "Acme staff",
+                     *         "Issuer": "https://login.acme.example/realms/staff",
+                     *         "ClientIds": [
+                     *           "back-office-acme"
+                     *         ],
+                     *         "IsEnabled": true,
+                     *         "SecondFactor": "mfa",
+                     *         "SessionHours": 12,
+                     *         "CreatesUsers": {
+                     *           "Role": "Member",
+                     *           "Scope": "All",
+                     *           "Domains": [
+                     *             "acme.example"
+                     *           ],
+                     *           "Claims": {
+                     *             "department": "sales"
+                     *           }
+                     *         },
+                     *         "Identities": 1,
+                     *         "ReachedAt": null,
+                     *         "Failure": null,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["IdentityProvider"][];
+                };
+            };
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postIdentityProviders: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Name": "Acme staff",
+                 *       "ClientIds": [
+                 *         "back-office-acme"
+                 *       ],
+                 *       "IsEnabled": true,
+                 *       "SecondFactor": "mfa",
+                 *       "SessionHours": 12,
+                 *       "CreatesUsers": {
+                 *         "Role": "Member",
+                 *         "Scope": "All",
+                 *         "Domains": [
+                 *           "acme.example"
+                 *         ],
+                 *         "Claims": {
+                 *           "department": "sales"
+                 *         }
+                 *       },
+                 *       "Issuer": "https://login.acme.example/realms/staff"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The name of the provider, which a page of login shows. */
+                    Name: string;
+                    /** @description `iss` of its tokens, to the letter: an https URL, under which it publishes its metadata (`/.well-known/openid-configuration`). It cannot be changed. */
+                    Issuer: string;
+                    /** @description The client ids of your front ends at the provider. **Use one for each tenant**: whoever serves the front end of a client id can exchange the tokens of its people at every tenant that names it. */
+                    ClientIds: string[];
+                    /**
+                     * @description Whether people can log in by it. To disable it ends all sessions that were opened by it. Null: as in a new record without it.
+                     * @default true
+                     */
+                    IsEnabled?: boolean | null;
+                    /**
+                     * @description When a sign-in counts as a second factor: `never`, `always`, or values of `amr`, separated by spaces, of which the ID token must have one, such as `mfa hwk`. Otherwise people with a second factor here are asked for it. Null: as in a new record without it.
+                     * @default never
+                     */
+                    SecondFactor?: string | null;
+                    /**
+                     * @description The hours after the login in which a session ends, also one that is in use. Null: as in a new record without it.
+                     * @default 12
+                     */
+                    SessionHours?: number | null;
+                    /**
+                     * @description The rule by which a person whom the provider knows, and this tenant does not, gets an account at the first login; null: nobody does.
+                     * @default null
+                     */
+                    CreatesUsers?: {
+                        /** @description The name of the role of these accounts. */
+                        Role: string;
+                        /**
+                         * @description Whether they access the data of every entity, or of the one below only.
+                         * @enum {string}
+                         */
+                        Scope: "Self" | "All";
+                        /**
+                         * @description The `Id` of the entity that they belong to; null if it is none.
+                         * @default null
+                         */
+                        EntityId?: number | null;
+                        /** @description The domains of addresses for which accounts are made: `email` of the ID token has one, and `email_verified` is true. */
+                        Domains: string[];
+                        /**
+                         * @description Claims that the ID token must have, with their values. At least one for a provider at which anybody can have an account, such as `hd` for Google.
+                         * @default {}
+                         */
+                        Claims?: {
+                            [key: string]: unknown;
+                        };
+                    } | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "Name": "Acme staff",
+                     *       "Issuer": "https://login.acme.example/realms/staff",
+                     *       "ClientIds": [
+                     *         "back-office-acme"
+                     *       ],
+                     *       "IsEnabled": true,
+                     *       "SecondFactor": "mfa",
+                     *       "SessionHours": 12,
+                     *       "CreatesUsers": {
+                     *         "Role": "Member",
+                     *         "Scope": "All",
+                     *         "Domains": [
+                     *           "acme.example"
+                     *         ],
+                     *         "Claims": {
+                     *           "department": "sales"
+                     *         }
+                     *       },
+                     *       "Identities": 1,
+                     *       "ReachedAt": null,
+                     *       "Failure": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["IdentityProvider"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required-forbidden"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410-gone"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getIdentityProvidersById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "Name": "Acme staff",
+                     *       "Issuer": "https://login.acme.example/realms/staff",
+                     *       "ClientIds": [
+                     *         "back-office-acme"
+                     *       ],
+                     *       "IsEnabled": true,
+                     *       "SecondFactor": "mfa",
+                     *       "SessionHours": 12,
+                     *       "CreatesUsers": {
+                     *         "Role": "Member",
+                     *         "Scope": "All",
+                     *         "Domains": [
+                     *           "acme.example"
+                     *         ],
+                     *         "Claims": {
+                     *           "department": "sales"
+                     *         }
+                     *       },
+                     *       "Identities": 1,
+                     *       "ReachedAt": null,
+                     *       "Failure": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["IdentityProvider"];
+                };
+            };
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    putIdentityProvidersById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `Identities`, `ReachedAt`, `Failure` alone do not count. */
+                "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Name": "Acme staff",
+                 *       "ClientIds": [
+                 *         "back-office-acme"
+                 *       ],
+                 *       "IsEnabled": true,
+                 *       "SecondFactor": "mfa",
+                 *       "SessionHours": 12,
+                 *       "CreatesUsers": {
+                 *         "Role": "Member",
+                 *         "Scope": "All",
+                 *         "Domains": [
+                 *           "acme.example"
+                 *         ],
+                 *         "Claims": {
+                 *           "department": "sales"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The name of the provider, which a page of login shows. */
+                    Name: string;
+                    /** @description The client ids of your front ends at the provider. **Use one for each tenant**: whoever serves the front end of a client id can exchange the tokens of its people at every tenant that names it. */
+                    ClientIds: string[];
+                    /** @description Whether people can log in by it. To disable it ends all sessions that were opened by it. */
+                    IsEnabled: boolean;
+                    /** @description When a sign-in counts as a second factor: `never`, `always`, or values of `amr`, separated by spaces, of which the ID token must have one, such as `mfa hwk`. Otherwise people with a second factor here are asked for it. */
+                    SecondFactor: string;
+                    /** @description The hours after the login in which a session ends, also one that is in use. */
+                    SessionHours: number;
+                    /** @description The rule by which a person whom the provider knows, and this tenant does not, gets an account at the first login; null: nobody does. */
+                    CreatesUsers: {
+                        /** @description The name of the role of these accounts. */
+                        Role: string;
+                        /**
+                         * @description Whether they access the data of every entity, or of the one below only.
+                         * @enum {string}
+                         */
+                        Scope: "Self" | "All";
+                        /**
+                         * @description The `Id` of the entity that they belong to; null if it is none.
+                         * @default null
+                         */
+                        EntityId?: number | null;
+                        /** @description The domains of addresses for which accounts are made: `email` of the ID token has one, and `email_verified` is true. */
+                        Domains: string[];
+                        /**
+                         * @description Claims that the ID token must have, with their values. At least one for a provider at which anybody can have an account, such as `hd` for Google.
+                         * @default {}
+                         */
+                        Claims?: {
+                            [key: string]: unknown;
+                        };
+                    } | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "Name": "Acme staff",
+                     *       "Issuer": "https://login.acme.example/realms/staff",
+                     *       "ClientIds": [
+                     *         "back-office-acme"
+                     *       ],
+                     *       "IsEnabled": true,
+                     *       "SecondFactor": "mfa",
+                     *       "SessionHours": 12,
+                     *       "CreatesUsers": {
+                     *         "Role": "Member",
+                     *         "Scope": "All",
+                     *         "Domains": [
+                     *           "acme.example"
+                     *         ],
+                     *         "Claims": {
+                     *           "department": "sales"
+                     *         }
+                     *       },
+                     *       "Identities": 1,
+                     *       "ReachedAt": null,
+                     *       "Failure": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["IdentityProvider"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required-forbidden"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            410: components["responses"]["Problem410-gone"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    deleteIdentityProvidersById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. Changes of `Identities`, `ReachedAt`, `Failure` alone do not count. */
+                "If-Match"?: string;
+                /** @description If the record has this `ETag`, the change is not made: 412. */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required-forbidden"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410-gone"];
+            412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -14765,7 +15795,7 @@ export interface operations {
                     UserId?: number | number[];
                     UserGuid?: string | string[];
                     Action?: ("create" | "update" | "delete") | ("create" | "update" | "delete")[];
-                    Resource?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey" | "Factor") | ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey" | "Factor")[];
+                    Resource?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey" | "Factor" | "IdentityProvider" | "Identity") | ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey" | "Factor" | "IdentityProvider" | "Identity")[];
                     Key?: string | string[];
                     IPAddress?: string | string[];
                     TraceId?: string | string[];

@@ -4,6 +4,8 @@ import { changePassword } from './change-password.ts';
 import { factorRoutes } from './factors/factor-routes.ts';
 import { loginRoutes } from './factors/login-routes.ts';
 import { generateToken } from './generate-token.ts';
+import { exchangeRoutes } from './identities/exchange.ts';
+import { identityRoutes } from './identities/identity-routes.ts';
 import { login, refresh } from './login.ts';
 import { loginListRoutes } from './login-list.ts';
 import { me } from './me.ts';
@@ -29,5 +31,7 @@ export function authRoutes(services: AuthServices): TenantRoute[] {
     generateToken(services),
     ...loginRoutes(services),
     ...factorRoutes(services),
+    ...exchangeRoutes(services),
+    ...identityRoutes(services),
   ];
 }

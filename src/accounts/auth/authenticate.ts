@@ -110,7 +110,7 @@ async function identify(
   const { user, role } = found;
   if (lacksSecondFactor(session, role)) throw invalidToken('second_factor');
 
-  const endsAt = endOfToken(claims);
+  const endsAt = endOfSession(session, claims);
   const credentials = {
     sessionId: claims.sid,
     passwordIsShort: isPasswordShort(session),
@@ -126,9 +126,20 @@ async function identify(
   return { tenant, session, user, role, caller, endsAt };
 }
 
-/** Beside a second factor, a shorter password will do. Undefined, never false, as in `me`. */
-function isPasswordShort({ passwordIsShort, methods }: SessionRecord): true | undefined {
-  return (passwordIsShort && !hasSecondFactor(methods)) || undefined;
+/** Returns the time from which a token is refused, in seconds since 1970. */
+function endOfSession({ endsAt }: SessionRecord, claims: AccessClaims): number {
+  const end = endOfToken(claims);
+
+  return endsAt === undefined ? end : Math.min(end, endsAt / 1_000);
+}
+
+/**
+ * Beside a second factor, a shorter password will do; and of a login without a password nobody
+ * knows it. Undefined, never false, as in `me`.
+ */
+function isPasswordShort(session: SessionRecord): true | undefined {
+  const { passwordIsShort, methods } = session;
+  return (passwordIsShort && methods.includes('pwd') && !hasSecondFactor(session)) || undefined;
 }
 
 /**

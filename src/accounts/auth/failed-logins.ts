@@ -17,6 +17,7 @@ const reasonsOfOne = [
   'account_inactive',
   'invalid_code',
   'invalid_passkey',
+  'identity_held',
 ] as const;
 /** The reasons of failed logins, also of rows that stand for several. */
 export const failureReasons = [...reasonsOfOne, 'more_failures', 'unknown_address'] as const;

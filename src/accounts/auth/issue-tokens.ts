@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { RoleRecord, TenantRecord, UserRecord } from '../../control/records.ts';
+import type { RoleRecord, SessionRecord, TenantRecord, UserRecord } from '../../control/records.ts';
 import { Entity } from '../../sales/resources/entity.ts';
 import { findActiveUser, hasSecondFactor } from '../../tenancy/caller.ts';
 import { isSameEntity } from '../../tenancy/own-entity.ts';
@@ -64,18 +64,20 @@ export async function entityTypeOf(
 
 /**
  * Returns an access token and a refresh token for a session.
- * @param methods what the session has proved. The access token says it (`amr`, RFC 8176) only
- *   if it is more than a password
+ * @param proofs what the session has proved. The access token says it (`amr`, RFC 8176) only
+ *   if it is not a password alone
  */
 export function issueTokens(
   { secrets, tokens }: AuthServices,
   tenant: TenantRecord,
   { user, permissions, entityType: entity_type }: TokenHolder,
   session: RefreshToken,
-  methods: readonly string[],
+  proofs: Pick<SessionRecord, 'methods' | 'idpIsFactor'>,
 ): z.input<typeof loginResponse> {
   const { guid: user_guid, email } = user;
-  const amr = hasSecondFactor(methods) ? { amr: [...methods, 'mfa'] } : {};
+  const { methods } = proofs;
+  const mfa = hasSecondFactor(proofs) ? ['mfa'] : [];
+  const amr = mfa.length > 0 || methods.includes('idp') ? { amr: [...methods, ...mfa] } : {};
   const claims = { user_guid, email, permissions, entity_type, sid: session.sessionId, ...amr };
   return {
     accessToken: signAccessToken(tenant, claims, tokens),

@@ -60,11 +60,13 @@ const view = describeFields(
       'their hour.',
     UserId: 'The number of the user; null for addresses that no user has.',
     Method:
-      'What was proved or tried, by RFC 8176, such as `pwd` or `pwd otp`; null for several logins.',
+      'What was proved or tried, by RFC 8176, such as `pwd` or `pwd otp`; `idp`: a sign-in by a ' +
+      'provider. Null for several logins.',
     Outcome: 'How it ended.',
     FailureReason:
       'Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not ' +
-      'confirmed yet. `more_failures`: those of a user in an hour after the first 20. ' +
+      'confirmed yet. `identity_held`: a new password by a link holds this sign-in by a provider. ' +
+      '`more_failures`: those of a user in an hour after the first 20. ' +
       '`unknown_address`: all of an hour whose address no user has.',
     Network: 'The IPv4 address, or the IPv6 network of 64 bits; null for several logins.',
     UserAgent:

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { queryControl } from '../../control/database.ts';
 import { email } from '../../lib/http/request/email.ts';
 import { bodyLimits } from '../../lib/http/route.ts';
+import { isObject } from '../../lib/narrow.ts';
 import { problem } from '../../lib/problems.ts';
 import { lacksSecondFactor } from '../../tenancy/caller.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
@@ -42,20 +43,34 @@ const subjects = z.object({
   challenge: z.string().max(100).optional(),
   setupToken: z.string().max(100).optional(),
   passkey: z.object({ id: z.string().max(2_000) }).optional(),
+  idToken: z.string().optional(),
 });
 
 /**
  * Returns what the body of a login, or of its completion, is about, for the limit of logins: an
- * address, a challenge or a passkey. So the people behind one address do not share one limit.
- * '' when there is none of them, and for a password beside a challenge: whoever guesses
- * passwords could send another challenge with each.
+ * address, a challenge, a passkey, or the person of an ID token, as it says by itself. So the
+ * people behind one address do not share one limit. '' when there is none of them, and for a
+ * password beside a challenge: whoever guesses passwords could send another challenge with each.
  */
 export function loginSubject(body: object): string {
   const account = loginAccount(body);
   const { data } = subjects.safeParse(body);
   if (account !== '' || !data) return account;
 
-  return data.challenge ?? data.setupToken ?? data.passkey?.id ?? '';
+  const { challenge, setupToken, passkey, idToken } = data;
+  const person = idToken === undefined ? '' : personOfToken(idToken);
+  return challenge ?? setupToken ?? passkey?.id ?? person;
+}
+
+/** Returns the part of an ID token that names its person, without a check; '' when none does. */
+function personOfToken(token: string): string {
+  const [, payload = ''] = token.split('.');
+  try {
+    const claims: unknown = JSON.parse(Buffer.from(payload, 'base64url').toString());
+    return isObject(claims) ? `${String(claims.iss)} ${String(claims.sub)}` : '';
+  } catch {
+    return '';
+  }
 }
 
 // Nothing else is read before the password is verified, so that a known address takes no longer
@@ -120,7 +135,10 @@ export function login(services: AuthServices): TenantRoute {
           isShort: isShortPassword(password, passwordMinLength),
         });
         if (opening.outcome === 'opened') {
-          return issueTokens(services, tenant, holder, opening.token, passwordOnly);
+          return issueTokens(services, tenant, holder, opening.token, {
+            methods: passwordOnly,
+            idpIsFactor: false,
+          });
         }
         if (opening.outcome === 'second_factor') {
           const owner = { tenantId: tenant.id, userId: holder.user.id };
@@ -138,11 +156,11 @@ export function login(services: AuthServices): TenantRoute {
 }
 
 /**
- * The problem of a right password of a person whose role requires a second factor.
+ * The problem of a right password, or identity, of a person whose role requires a second factor.
  * @param setupToken undefined in a network that is not known for the account: the password
  *   alone binds no factor. A link in a mail makes the network known
  */
-function setupRequired(setupToken: string | undefined) {
+export function setupRequired(setupToken: string | undefined) {
   return setupToken === undefined
     ? problem('second_factor_setup_required', {
         detail:
@@ -205,7 +223,7 @@ export function refresh(services: AuthServices): TenantRoute {
         });
       }
 
-      return issueTokens(services, tenant, holder, rotation.successor, session.methods);
+      return issueTokens(services, tenant, holder, rotation.successor, session);
     },
   });
 }

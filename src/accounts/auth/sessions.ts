@@ -11,14 +11,16 @@ import { hasFactor } from '../../control/second-factor.ts';
 import { refreshRepeatSeconds, sessionLifetime } from '../../control/token-lifetime.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
 import { createChallenge } from './factors/challenges.ts';
+import type { ProvedIdentity } from './identities/proved-identity.ts';
 import type { LoginClient } from './login-client.ts';
 import { insertNetwork, isKnownNetwork, removeOldNetworks } from './login-networks.ts';
 import type { RefreshToken } from './refresh-token.ts';
 
 const sessionsPerUser = 20;
-/** SQL condition: the session has not expired. */
+/** SQL condition: the session has not expired, nor the identity at a provider that opened it. */
 export const unexpired = `
-  refreshed_at > now() - interval '${sessionLifetime.idle}' and created_at > now() - interval '${sessionLifetime.total}'`;
+  refreshed_at > now() - interval '${sessionLifetime.idle}' and created_at > now() - interval '${sessionLifetime.total}'
+  and end_of_session(identity_id, created_at) > now()`;
 
 type OpenResult =
   | { outcome: 'opened'; token: RefreshToken }
@@ -45,8 +47,9 @@ const insertSession = `
          insert into logins (tenant_id, user_id, method, outcome, network, user_agent)
          values ($1, $2, array_to_string($3::text[], ' '), 'succeeded', $4, $5)),
        stored_network as (${insertNetwork('$2', '$4')})
-  insert into sessions (tenant_id, user_id, methods, password_is_short, previous_login_at)
-  values ($1, $2, $3, $6, (select last_login_at from users where id = $2))
+  insert into sessions (tenant_id, user_id, methods, password_is_short, previous_login_at, identity_id, provider_sid,
+                        idp_is_factor)
+  values ($1, $2, $3, $6, (select last_login_at from users where id = $2), $7, $8, $9)
   returning id, exists (select from stored_network) as "hasStoredNetwork"`;
 
 /** The password that a login has proved. */
@@ -109,10 +112,12 @@ interface LockedUser {
 
 /** The proofs of a login. */
 interface ProvedLogin {
-  /** By RFC 8176. */
+  /** By RFC 8176; `idp` for one by a provider. */
   readonly methods: readonly string[];
   /** True if new passwords of an account without a second factor have to be longer. */
   readonly passwordIsShort: boolean;
+  /** Undefined for a login by a password or a passkey. */
+  readonly identity?: ProvedIdentity | undefined;
 }
 
 /** The proofs of a login with a password alone, by RFC 8176. */
@@ -127,9 +132,19 @@ export async function insertSessionOf(
   query: QueryControl,
   { id, tenantId }: Pick<UserRecord, 'id' | 'tenantId'>,
   { network, userAgent }: LoginClient,
-  { methods, passwordIsShort }: ProvedLogin,
+  { methods, passwordIsShort, identity }: ProvedLogin,
 ): Promise<RefreshToken> {
-  const values = [tenantId, id, methods, network, userAgent, passwordIsShort];
+  const values = [
+    tenantId,
+    id,
+    methods,
+    network,
+    userAgent,
+    passwordIsShort,
+    identity?.id ?? null,
+    identity?.providerSid ?? null,
+    identity?.isFactor ?? false,
+  ];
   const [session] = await query<{ id: string; hasStoredNetwork: boolean }>(
     'insert_session',
     insertSession,

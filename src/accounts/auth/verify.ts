@@ -5,11 +5,11 @@ import {
   setActor,
   transactControl,
 } from '../../control/database.ts';
-import { hasFactor } from '../../control/second-factor.ts';
+import { hasFactor, hasProvedFactor } from '../../control/second-factor.ts';
 import { invalidToken } from '../../lib/http/request/bearer-token.ts';
 import { timestamp } from '../../lib/http/request/fields.ts';
 import { bodyLimits } from '../../lib/http/route.ts';
-import { problem } from '../../lib/problems.ts';
+import { fieldProblem, problem } from '../../lib/problems.ts';
 import type { Caller } from '../../tenancy/caller.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
@@ -25,23 +25,28 @@ import {
 } from './factors/factor-proof.ts';
 import { lockAccountOf } from './factors/factor-store.ts';
 import { hashRequester } from './hash-queue.ts';
+import { checkIdToken, provesFactor, refuse } from './identities/check-id-token.ts';
+import { idTokenField } from './identities/id-token-field.ts';
+import { findIdentity, takeIdentity, takeIdToken } from './identities/identity-store.ts';
 import { isShortPassword } from './new-password.ts';
-import { passwordLength } from './passwords.ts';
+import { noPassword, passwordLength } from './passwords.ts';
 import { addMethod } from './sessions.ts';
 
 /** The time after a login or a verification in which a person may do what needs one. */
 const proofLifetime = '5 minutes';
 
 const isVerified = `
-  select from sessions s
-   where id = $1::uuid and revoked_at is null
-     and coalesce(verified_at, created_at) > now() - interval '${proofLifetime}'
-     and (methods && '{otp,pop}' or not exists (
-       select from factors f where f.tenant_id = s.tenant_id and f.user_id = s.user_id and f.confirmed_at is not null))`;
+  select from sessions s join users u on u.tenant_id = s.tenant_id and u.id = s.user_id
+   where s.id = $1::uuid and revoked_at is null
+     and (verified_at > now() - interval '${proofLifetime}'
+       or s.created_at > now() - interval '${proofLifetime}'
+          and (identity_id is null or password_hash = '${noPassword}'))
+     and (${hasProvedFactor('s')} or not ${hasFactor('u')})`;
 
 /**
  * Requires that the person has proved the password, and the second factor if there is one,
- * within the last five minutes, by the login of the session or by `POST /api/v1/auth/verify`. So
+ * within the last five minutes, by the login of the session or by `POST /api/v1/auth/verify`. Of
+ * a person who has no password, a sign-in at the provider is the proof. So
  * a token that somebody has left behind does not suffice, nor does a session that was revoked a
  * moment ago, which a cache may still have as valid. A program, and a legacy client, can prove
  * nothing.
@@ -53,16 +58,19 @@ export async function requireVerified(query: QueryControl, { sessionId }: Caller
 
   throw problem('verification_required', {
     detail: sessionId
-      ? 'Send your password, and a code of your second factor if you have one, to ' +
+      ? 'Send your password, or an ID token if you have none, and a code of your second factor if you have one, to ' +
         '/api/v1/auth/verify, and then this request again.'
       : 'Only a person who has logged in can do this.',
   });
 }
 
 const ownAccount = `
-  select password_hash as hash,
-         ${hasFactor('u')} as "hasFactor"
+  select password_hash as hash, password_hash <> '${noPassword}' as "hasPassword",
+         ${hasFactor('u')} as "hasFactor",
+         (select identity_id::float8 from sessions where id = $3::uuid) as "identityId"
     from users u where id = $1 and tenant_id = $2`;
+const markFactor =
+  'update sessions set idp_is_factor = true where id = $1::uuid and not idp_is_factor';
 const verifySession = `
   update sessions set verified_at = now(), password_is_short = $4
    where id = $1::uuid and revoked_at is null
@@ -83,13 +91,20 @@ export function verify(services: AuthServices): TenantRoute {
       'To make a key of a program, or to change your second factors, needs one: a login, or this. A ' +
       'person with a second factor sends a code or a passkey, too. Without one, 401 ' +
       '`second_factor_required` has the options for passkeys. A wrong password counts as a failed login, ' +
-      'and ends no session.',
+      'and ends no session. A person who has no password sends an ID token of a sign-in at the provider ' +
+      'in its place.',
     body: z.object({
       password: z
         .string()
         .min(1)
         .max(passwordLength.max * 8)
+        .optional()
         .describe('The password of the user.'),
+      idToken: idTokenField
+        .optional()
+        .describe(
+          'In place of `password`, of a person who has none: a new ID token, which is good once.',
+        ),
       ...proofFields,
       challenge: z
         .string()
@@ -102,6 +117,7 @@ export function verify(services: AuthServices): TenantRoute {
     rateLimit: 'login',
     problems: [
       'invalid_credentials',
+      'invalid_id_token',
       'invalid_challenge',
       'invalid_code',
       'invalid_passkey',
@@ -111,30 +127,42 @@ export function verify(services: AuthServices): TenantRoute {
     response: z
       .object({ verifiedUntil: timestamp().describe('When the proof ends.') })
       .meta({ title: 'Verification' }),
-    handler: async ({ body: { password, ...sent } }, context) => {
+    handler: async ({ body: { password, idToken, ...sent } }, context) => {
       const { caller, tenant } = context;
       if (!caller.sessionId) {
         throw problem('wrong_state', { detail: 'Only a person who has logged in can do this.' });
       }
 
-      const [user] = await queryControl<{ hash: string; hasFactor: boolean }>(
-        control,
-        'own_account',
-        ownAccount,
-        [caller.userId, tenant.id],
-      );
-      const matches = await passwords.verify(user?.hash, password, hashRequester(context));
+      if ((password === undefined) === (idToken === undefined)) throw onePasswordOrToken();
+
+      const [user] = await queryControl<OwnAccount>(control, 'own_account', ownAccount, [
+        caller.userId,
+        tenant.id,
+        caller.sessionId,
+      ]);
+      const signIn =
+        idToken === undefined ? undefined : await requireOwnToken(services, context, user, idToken);
+      const matches =
+        password === undefined ||
+        (await passwords.verify(user?.hash, password, hashRequester(context)));
       if (!matches) throw problem('invalid_credentials');
 
-      const isShort = isShortPassword(password, services.passwordMinLength);
-      const proof = user?.hasFactor
-        ? await requireProof(services, context, sent, isShort)
-        : undefined;
+      const isShort =
+        password !== undefined && isShortPassword(password, services.passwordMinLength);
+      const proof =
+        user?.hasFactor && !signIn?.isFactor
+          ? await requireProof(services, context, sent, isShort)
+          : undefined;
 
       const [verified] = await transactControl(control, async query => {
-        if (proof) {
+        if (proof || signIn) {
           await lockAccountOf(query, { tenantId: tenant.id, userId: caller.userId });
           await setActor(query, context.actor);
+        }
+        if (signIn) await signIn.take(query);
+        if (signIn?.isFactor)
+          await query('mark_factor_of_provider', markFactor, [caller.sessionId]);
+        if (proof) {
           await proof.take(query);
           await addMethod(query, caller.sessionId, proof.method);
         }
@@ -146,11 +174,70 @@ export function verify(services: AuthServices): TenantRoute {
         ]);
       });
       if (!verified) throw invalidToken('session');
-      if (proof) directory.invalidateSession(caller.sessionId);
+      if (proof || signIn?.isFactor) directory.invalidateSession(caller.sessionId);
 
       return { verifiedUntil: new Date(verified.until).toISOString() };
     },
   });
+}
+
+/** The facts of the caller's account that decide about a proof. */
+interface OwnAccount {
+  readonly hash: string;
+  readonly hasPassword: boolean;
+  readonly hasFactor: boolean;
+  /** The identity that has opened the session; null: none has. */
+  readonly identityId: number | null;
+}
+
+/** The problem of a body that has not exactly one of the two proofs. */
+function onePasswordOrToken() {
+  return fieldProblem('password', 'is required, or idToken instead without a password', 'required');
+}
+
+/** A sign-in at a provider that proves who the caller is, and was not used yet. */
+interface ProvedSignIn {
+  /** True if it counts as a second factor in this session. */
+  readonly isFactor: boolean;
+  /**
+   * Uses its token in the transaction of the proof.
+   * @throws {Problem} `invalid_id_token` if it was used meanwhile
+   */
+  readonly take: (query: QueryControl) => Promise<void>;
+}
+
+/**
+ * Checks that an ID token is of an identity of the caller, who has no password.
+ * @throws {Problem} `invalid_id_token`; `wrong_state` for a person with a password; `unavailable`
+ */
+async function requireOwnToken(
+  services: AuthServices,
+  context: RequestContext,
+  user: OwnAccount | undefined,
+  idToken: string,
+): Promise<ProvedSignIn> {
+  const { tenant, caller } = context;
+  if (user?.hasPassword) {
+    throw problem('wrong_state', { detail: 'You have a password: send it in place of idToken.' });
+  }
+
+  const checked = await checkIdToken(services, context, idToken);
+  const { provider, claims } = checked;
+  const identity = await findIdentity(services.control, tenant.id, provider.id, claims.sub);
+  if (identity?.userId !== caller.userId) {
+    throw refuse(services, context, 'unknown_person', provider);
+  }
+
+  const owner = { tenantId: tenant.id, userId: caller.userId };
+  return {
+    isFactor: user?.identityId === identity.id && provesFactor(checked),
+    take: async query => {
+      if (!(await takeIdentity(query, identity.id, owner))) {
+        throw refuse(services, context, 'held', provider);
+      }
+      if (!(await takeIdToken(query, claims))) throw refuse(services, context, 'used', provider);
+    },
+  };
 }
 
 /**

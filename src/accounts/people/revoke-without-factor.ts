@@ -3,6 +3,7 @@ import {
   type QueryControl,
   transactControl,
 } from '../../control/database.ts';
+import { hasProvedFactor } from '../../control/second-factor.ts';
 
 /** Sessions that are revoked at a time; the others are refused all the same. */
 const batch = 500;
@@ -11,7 +12,7 @@ const batch = 500;
 const withoutFactor = `
   sessions s join users u on u.id = s.user_id join roles r on r.id = u.role_id
    where r.id = $1 and r.requires_second_factor and u.kind = 'person'
-     and s.revoked_at is null and not s.methods && '{otp,pop}'`;
+     and s.revoked_at is null and not ${hasProvedFactor('s')}`;
 const revokeSome = `
   update sessions set revoked_at = now(), revoked_reason = 'second_factor'
    where id in (select s.id from ${withoutFactor} limit ${batch} for update of s skip locked)

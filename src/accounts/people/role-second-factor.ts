@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { type QueryControl, queryControl } from '../../control/database.ts';
 import { addedBy, requireNoFormerBuild } from '../../control/former-builds.ts';
-import { hasFactor } from '../../control/second-factor.ts';
+import { hasFactor, hasProvedFactor } from '../../control/second-factor.ts';
 import { pathId } from '../../lib/http/route.ts';
 import { nothing } from '../../lib/postgres/statement.ts';
 import { problem } from '../../lib/problems.ts';
@@ -26,7 +26,7 @@ const requirement = `
     from roles r where id = $1 and tenant_id = $2`;
 const managed = `
   select permissions, exists (select from users u where u.id = $3 and u.role_id = r.id) as "isOwn",
-         exists (select from sessions s where s.id = $4::uuid and s.methods && '{otp,pop}') as "hasProved"
+         exists (select from sessions s where s.id = $4::uuid and ${hasProvedFactor('s')}) as "hasProved"
     from roles r where id = $1 and tenant_id = $2`;
 const setRequirement = 'update roles set requires_second_factor = $2 where id = $1';
 

@@ -44,6 +44,10 @@ export const meanings: Record<ProblemCode, string> = {
   invalid_passkey:
     'The passkey is not one of the account, its page is none of the tenant, its challenge has ended ' +
     'or was used, or a copy of it has signed. Begin again with new options.',
+  invalid_id_token:
+    'The ID token is not one of a provider of the tenant, is older than ten minutes, has no nonce, ' +
+    'or was used before; or nobody here has the account that it names. `detail` says what to do if ' +
+    'an account has its address. Sign in at the provider again; the operator finds the reason in the log.',
   invalid_challenge:
     'The challenge or the setup token has ended: after five minutes, five codes, or a new password. ' +
     'Log in again.',

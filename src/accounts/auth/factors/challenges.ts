@@ -5,6 +5,7 @@ import {
   queryControl,
 } from '../../../control/database.ts';
 import { digestOfHash } from '../../../control/second-factor.ts';
+import type { ProvedIdentity } from '../identities/proved-identity.ts';
 
 /** Seconds for which a login waits for its second factor. */
 const challengeSeconds = 300;
@@ -17,7 +18,7 @@ const challengePattern = /^sbc_[0-9a-f]{40}$/;
 /** `verify`: by a factor that the person has; `setup`: by one that the person sets up. */
 type Purpose = 'verify' | 'setup';
 
-/** A login whose password was right. */
+/** A login whose password was right, or whose identity at a provider. */
 export interface Challenge {
   /** SHA-256 of the challenge. */
   readonly hash: Buffer;
@@ -26,6 +27,10 @@ export interface Challenge {
   readonly password: Buffer;
   /** True if new passwords of an account without a second factor have to be longer. */
   readonly passwordIsShort: boolean;
+  /** The identity that was proved in place of a password; null: a password was. */
+  readonly identityId: number | null;
+  /** As `ProvedIdentity` has it. */
+  readonly providerSid: string | null;
 }
 
 const insertChallenge = `
@@ -33,12 +38,13 @@ const insertChallenge = `
     delete from login_challenges where ctid = any (array(
       select ctid from login_challenges where expires_at < now()
        order by expires_at limit ${batch} for update skip locked)))
-  insert into login_challenges (hash, tenant_id, user_id, purpose, password, password_is_short, expires_at)
-  select $1, tenant_id, id, $3, ${digestOfHash('password_hash')}, $4, now() + interval '${challengeSeconds} seconds'
+  insert into login_challenges (hash, tenant_id, user_id, purpose, password, password_is_short, expires_at,
+                                identity_id, provider_sid)
+  select $1, tenant_id, id, $3, ${digestOfHash('password_hash')}, $4, now() + interval '${challengeSeconds} seconds', $5, $6
     from users where id = $2`;
 
 /**
- * Makes the challenge of a login whose password was right: 160 random bits, which are no token,
+ * Makes the challenge of a login whose password or identity was right: 160 random bits, which are no token,
  * and which only `login/verify`, `login/setup` or `verify` takes, in its body. A new password
  * makes it void.
  */
@@ -47,9 +53,17 @@ export async function createChallenge(
   userId: number,
   purpose: Purpose,
   passwordIsShort: boolean,
+  identity?: Pick<ProvedIdentity, 'id' | 'providerSid'>,
 ): Promise<string> {
   const challenge = `sbc_${randomBytes(20).toString('hex')}`;
-  const values = [hashOf(challenge), userId, purpose, passwordIsShort];
+  const values = [
+    hashOf(challenge),
+    userId,
+    purpose,
+    passwordIsShort,
+    identity?.id ?? null,
+    identity?.providerSid ?? null,
+  ];
   await query('insert_challenge', insertChallenge, values);
 
   return challenge;
@@ -58,7 +72,8 @@ export async function createChallenge(
 const open = `
   hash = $1 and tenant_id = $2 and purpose = $3 and expires_at > now()`;
 const columns = `
-  hash, user_id::float8 as "userId", password, password_is_short as "passwordIsShort"`;
+  hash, user_id::float8 as "userId", password, password_is_short as "passwordIsShort",
+  identity_id::float8 as "identityId", provider_sid as "providerSid"`;
 const find = `select ${columns} from login_challenges where ${open}`;
 const spend = `
   update login_challenges set tries = tries + 1 where ${open} and tries < ${maxTries} returning ${columns}`;

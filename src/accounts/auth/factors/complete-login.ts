@@ -7,6 +7,8 @@ import type { AuthServices } from '../auth-services.ts';
 import { issueTokens, loadTokenHolder, loginResponse } from '../issue-tokens.ts';
 import { loginClient } from '../login-client.ts';
 import type { RefreshToken } from '../refresh-token.ts';
+import { takeIdentity } from '../identities/identity-store.ts';
+import type { ProvedIdentity } from '../identities/proved-identity.ts';
 import { insertSessionOf } from '../sessions.ts';
 import { type Challenge, findChallenge, takeChallenge } from './challenges.ts';
 import type { CodeOwner } from './check-code.ts';
@@ -68,8 +70,8 @@ export async function requireOpenAccount(
 }
 
 export interface Completion {
-  /** The proofs of the login, by RFC 8176. */
-  readonly methods: readonly string[];
+  /** The proof of the factor, by RFC 8176. */
+  readonly method: 'otp' | 'pop';
   /** Takes the proof of the factor. */
   readonly prove: (query: QueryControl, account: LockedAccount) => Promise<void>;
 }
@@ -83,9 +85,10 @@ export async function completeLogin(
   context: RequestContext,
   challenge: Challenge,
   owner: CodeOwner,
-  { methods, prove }: Completion,
+  { method, prove }: Completion,
 ): Promise<z.input<typeof loginResponse>> {
   const { tenant, origin } = context;
+  const methods = [firstProof(challenge), method];
   const holder = await loadTokenHolder(services, context, owner.userId);
   if (!holder) throw problem('invalid_challenge');
 
@@ -97,16 +100,38 @@ export async function completeLogin(
     if (!(await takeChallenge(query, challenge))) throw problem('invalid_challenge');
 
     const { passwordIsShort } = challenge;
+    const identity = await takeIdentityOf(query, challenge, owner);
 
-    return insertSessionOf(query, holder.user, client, { methods, passwordIsShort });
+    return insertSessionOf(query, holder.user, client, { methods, passwordIsShort, identity });
   });
 
-  return issueTokens(services, tenant, holder, token, methods);
+  return issueTokens(services, tenant, holder, token, { methods, idpIsFactor: false });
 }
 
-/** Returns the login of a person whose password was right. */
-export function afterPassword({ userId }: Pick<CodeOwner, 'userId'>): TriedLogin {
-  return { userId, proved: ['pwd'] };
+/**
+ * Uses the identity of a login by a provider; undefined for a login with a password.
+ * @throws {Problem} `invalid_challenge` when it is gone or held meanwhile, or its provider
+ *   disabled
+ */
+async function takeIdentityOf(
+  query: QueryControl,
+  { identityId, providerSid }: Challenge,
+  owner: CodeOwner,
+): Promise<ProvedIdentity | undefined> {
+  if (identityId === null) return undefined;
+  if (!(await takeIdentity(query, identityId, owner))) throw problem('invalid_challenge');
+
+  return { id: identityId, providerSid, isFactor: false };
+}
+
+/** Returns the login of a person whose password, or identity, was right. */
+export function afterFirstProof(challenge: Challenge): TriedLogin {
+  return { userId: challenge.userId, proved: [firstProof(challenge)] };
+}
+
+/** The first proof of a login, by RFC 8176; `idp` for one by a provider. */
+function firstProof({ identityId }: Challenge): 'pwd' | 'idp' {
+  return identityId === null ? 'pwd' : 'idp';
 }
 
 interface TriedLogin {

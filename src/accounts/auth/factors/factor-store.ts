@@ -5,6 +5,7 @@ import { digestOfHash } from '../../../control/second-factor.ts';
 import { owners } from '../../../control/secret-box.ts';
 import { problem } from '../../../lib/problems.ts';
 import type { AuthServices } from '../auth-services.ts';
+import { noPassword } from '../passwords.ts';
 import { type CodeOwner, forgetWrongCodes } from './check-code.ts';
 import { makeRecoveryCodes } from './recovery-codes.ts';
 import { createTotpKey, stepOfCode, type TotpKey } from './totp.ts';
@@ -52,6 +53,8 @@ export interface LockedAccount {
   readonly lastName: string;
   /** SHA-256 of the stored hash of the password. */
   readonly password: Buffer;
+  /** False for a person who has never set a password. */
+  readonly hasPassword: boolean;
   readonly mayLogIn: boolean;
   readonly factors: number;
   readonly mustHaveFactor: boolean;
@@ -59,11 +62,11 @@ export interface LockedAccount {
 
 const lockAccount = `
   select guid, email, first_name as "firstName", last_name as "lastName",
-         ${digestOfHash('password_hash')} as password,
+         ${digestOfHash('password_hash')} as password, password_hash <> '${noPassword}' as "hasPassword",
          confirmed_at is not null and disabled_at is null as "mayLogIn",
          (select count(*)::int from factors f where f.tenant_id = u.tenant_id and f.user_id = u.id
              and f.confirmed_at is not null) as factors,
-         (select requires_second_factor from roles r where r.id = u.role_id) as "mustHaveFactor"
+         must_set_up_factor or (select requires_second_factor from roles r where r.id = u.role_id) as "mustHaveFactor"
     from users u where id = $1 and tenant_id = $2 and kind = 'person' for no key update`;
 
 /**

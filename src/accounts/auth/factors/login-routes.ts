@@ -6,7 +6,7 @@ import type { AuthServices } from '../auth-services.ts';
 import { loginResponse } from '../issue-tokens.ts';
 import { codeField } from './check-code.ts';
 import {
-  afterPassword,
+  afterFirstProof,
   type Completion,
   completeLogin,
   loginRoute,
@@ -62,11 +62,11 @@ function verifyLogin(services: AuthServices): TenantRoute {
         isTried: true,
       });
 
-      return notingWrongProof(services, context, afterPassword(owner), async () => {
+      return notingWrongProof(services, context, afterFirstProof(challenge), async () => {
         const proof = await checkProof(services, context, owner, body, body.challenge);
 
         return completeLogin(services, context, challenge, owner, {
-          methods: ['pwd', proof.method],
+          method: proof.method,
           prove: proof.take,
         });
       });
@@ -125,14 +125,14 @@ function confirmSetUp(services: AuthServices): TenantRoute {
 
       let recoveryCodes: string[] = [];
       const completion: Completion = {
-        methods: ['pwd', 'otp'],
+        method: 'otp',
         prove: async (query, account) => {
           if (account.factors > 0) throw problem('invalid_challenge');
           const factor = { id: null, code: body.code };
           recoveryCodes = await confirmTotp(query, services, owner, account, factor);
         },
       };
-      const tokens = await notingWrongProof(services, context, afterPassword(owner), () =>
+      const tokens = await notingWrongProof(services, context, afterFirstProof(challenge), () =>
         completeLogin(services, context, challenge, owner, completion),
       );
       return { ...tokens, recoveryCodes };

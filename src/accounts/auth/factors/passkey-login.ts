@@ -97,7 +97,10 @@ export function passkeyLoginRoutes(services: AuthServices): TenantRoute[] {
             return insertSessionOf(query, holder.user, client, proved);
           });
 
-          return issueTokens(services, tenant, holder, token, passkeyAlone);
+          return issueTokens(services, tenant, holder, token, {
+            methods: passkeyAlone,
+            idpIsFactor: false,
+          });
         });
       },
     }),

@@ -6,7 +6,7 @@ import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts'
 import type { AuthServices } from '../auth-services.ts';
 import { passkeyChallengeOf } from './challenges.ts';
 import {
-  afterPassword,
+  afterFirstProof,
   type Completion,
   completeLogin,
   loginRoute,
@@ -86,12 +86,12 @@ export function passkeySetUpRoutes(services: AuthServices): TenantRoute[] {
         const isChallenge = (sent: string) => sent === passkeyChallengeOf(token);
 
         let recoveryCodes: string[] = [];
-        const tokens = await notingWrongProof(services, context, afterPassword(owner), async () => {
+        const tokens = await notingWrongProof(services, context, afterFirstProof(challenge), async () => {
           const made = await checkAttestation(context.tenant, passkey, isChallenge);
           if (!made) throw problem('invalid_passkey');
 
           const completion: Completion = {
-            methods: ['pwd', 'pop'],
+            method: 'pop',
             prove: async (query, account) => {
               if (account.factors > 0) throw problem('invalid_challenge');
               await requireRoom(query, account.factors, addedBy.passkeys);
