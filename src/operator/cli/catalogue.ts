@@ -68,6 +68,11 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
       'programs that call the API with keys of their own',
       () => import('../credentials/program.command.ts'),
     ],
+    [
+      'identity-provider',
+      'providers at which people of a tenant sign in',
+      () => import('../credentials/identity-provider.command.ts'),
+    ],
     ['client', 'programs that use legacy tokens', () => import('../credentials/client.command.ts')],
   ],
   Fleet: [

@@ -46,6 +46,7 @@ const queries = {
   program: `select id::text as value, first_name as description from users where kind = 'program' and ${ofTenant}`,
   programKey: `select k.id::text as value, prefix || '… of ' || u.first_name as description
                  from program_keys k join users u on u.id = k.program_id where ${isValidKey} and k.${ofTenant}`,
+  provider: `select id::text as value, name || ', ' || issuer as description from identity_providers where ${ofTenant}`,
   session: `select s.id::text as value, u.email as description from sessions s join users u on u.id = s.user_id
               where revoked_at is null and s.${ofTenant}`,
   feature: `select distinct name as value, null as description

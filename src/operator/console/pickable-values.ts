@@ -14,6 +14,7 @@ const ofTenants: readonly (StoredValue | 'archive')[] = [
   'kid',
   'program',
   'programKey',
+  'provider',
   'client',
   'session',
   'archive',

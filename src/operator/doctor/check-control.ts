@@ -12,6 +12,7 @@ import { checkArchives, checkRetention } from './check-archives.ts';
 import { checkControlRestore } from './check-control-restore.ts';
 import { checkFactors } from './check-factors.ts';
 import { checkMails } from './check-mails.ts';
+import { checkProviders } from './check-providers.ts';
 import { checkWebhooks } from './check-webhooks.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
@@ -33,6 +34,7 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
     ...checkProxies(facts, controlServer),
     ...checkClocks(facts, controlServer),
     ...checkFactors(facts.closedFactors),
+    ...checkProviders(facts.lostProviders),
     ...checkWebhooks(facts.lateWebhooks),
     ...checkMails(facts.mails, controlServer),
     ...facts.tenants.flatMap(tenant => checkTenantRow(installation, facts, tenant)),

@@ -18,6 +18,7 @@ import {
 import { type ControlRestoreFacts, readControlRestore } from './check-control-restore.ts';
 import { type ClosedFactor, readClosedFactors } from './check-factors.ts';
 import { type MailFacts, readMailFacts } from './check-mails.ts';
+import { type LostProvider, readLostProviders } from './check-providers.ts';
 import { type LateWebhooks, readLateWebhooks } from './check-webhooks.ts';
 
 /**
@@ -70,6 +71,7 @@ export interface ControlFacts {
   /** The signing keys that are not disabled, by the id of the tenant. */
   signingKeys: Map<number, Pick<SigningKey, 'kid' | 'secret' | 'status'>[]>;
   closedFactors: ClosedFactor[];
+  lostProviders: LostProvider[];
   lateWebhooks: LateWebhooks[];
   mails: MailFacts;
   /** True while a drill restores archives into databases of its own. */
@@ -126,6 +128,7 @@ export async function readControlFacts(
     isDrilling: locks.has(`${lockSpaces.backup}:${backupLocks.drill.key}`),
     signingKeys: await readSigningKeys(client),
     closedFactors: await readClosedFactors(client, secrets),
+    lostProviders: await readLostProviders(client),
     lateWebhooks: await readLateWebhooks(client),
     mails: await readMailFacts(client),
     textOrder: await readTextOrder(statements),

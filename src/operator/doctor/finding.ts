@@ -132,6 +132,7 @@ export const warnings = [
   'webhooks_behind',
   'mails_waiting',
   'mails_refused',
+  'provider_unreachable',
   'users_without_entity',
   'feed_held',
   'notify_queue_held',

@@ -2,10 +2,17 @@ import type pg from 'pg';
 import { noPassword } from '../../accounts/auth/passwords.ts';
 import { nameOfUser } from '../../control/user-kinds.ts';
 import { countText } from '../command/texts.ts';
+import {
+  type LaterProviders,
+  laterProviders,
+  type ReplayedProviders,
+  replayedProviderLines,
+  replayProviders,
+} from './later-providers.ts';
 import { lostFactorLines, type ReplayedFactors, replayFactors } from './lost-factors.ts';
 
 /** Access that was taken away, as a later state of the control database says. */
-export interface LaterState {
+export interface LaterState extends LaterProviders {
   /** The guids of disabled users. */
   readonly disabledUsers: readonly string[];
   /** The ids of revoked API clients. */
@@ -32,7 +39,7 @@ export interface LaterState {
  * The changes that a later state has made in a restored one, and the differences between the
  * two, which are printed.
  */
-export interface Replayed extends ReplayedFactors {
+export interface Replayed extends ReplayedFactors, ReplayedProviders {
   usersDisabled: number;
   clientsRevoked: number;
   /** Slugs of the tenants that were suspended or deleted again. */
@@ -67,7 +74,8 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
                       'factors', array(select id from factors f where f.tenant_id = u.tenant_id and f.user_id = u.id and f.confirmed_at is not null),
                       'held', array(select id from factors f where f.tenant_id = u.tenant_id and f.user_id = u.id and f.held_at is not null),
                       'lacksFactor', u.must_set_up_factor)), '[]')
-               from users u join roles r on r.id = u.role_id)::text as people`,
+               from users u join roles r on r.id = u.role_id)::text as people,
+            ${laterProviders}`,
   );
   const [state] = rows;
   if (!state) throw new Error('the later state has no row');
@@ -79,7 +87,8 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
  * Revokes, in a restored control database, the access that a later state has revoked. A user who
  * was removed is disabled. Nobody is enabled, and no database is dropped. Tenants get the slugs
  * that they had later, and no slug that was used later is free. No right comes back either
- * (`narrowRights`), nor a second factor (`replayFactors`); the features, roles and people that
+ * (`narrowRights`), nor a second factor (`replayFactors`), nor a way to sign in by a provider
+ * (`replayProviders`); the features, roles and people that
  * differ are returned.
  * @param client in the transaction that makes the restored database safe
  */
@@ -118,9 +127,11 @@ export async function replay(client: pg.Client, later: LaterState): Promise<Repl
 
   const narrowed = await narrowRights(client, later);
   const factors = await replayFactors(client, later);
+  const providers = await replayProviders(client, later);
 
   return {
     ...factors,
+    ...providers,
     usersDisabled: (users.rowCount ?? 0) + narrowed.size,
     clientsRevoked: clients.rowCount ?? 0,
     tenantsStopped: stopped.rows.map(({ slug }) => slug),
@@ -368,6 +379,7 @@ export function replayedLines(replayed: Replayed): string[] {
   if (factorsRemoved > 0) {
     lines.push(`Removed later, and so again: ${countText(factorsRemoved, 'second factor')}.`);
   }
+  lines.push(...replayedProviderLines(replayed));
   lines.push(...lostFactorLines('Had a second factor later, and none of it here', factorsLost));
   if (differences.length > 0) {
     lines.push(

@@ -86,6 +86,7 @@ describe('width of the text', () => {
     'program list': 'acme',
     'program key list': 'acme',
     'program key find': 'sbk_00000000',
+    'identity-provider list': 'acme',
     'client list': 'acme',
   });
   const without = [

@@ -146,6 +146,9 @@ describe('a restored control database', () => {
       tenantsRenamed: [],
       factorsRemoved: 0,
       factorsLost: [],
+      providersRemoved: 0,
+      providersNarrowed: 0,
+      identitiesRemoved: 0,
     });
     expect(differences).to.have.length(3);
     expect(differences[2]).to.equal(

@@ -1,0 +1,106 @@
+import { expect } from 'chai';
+import type { ProviderSummary } from '../../../src/operator/credentials/identity-providers.ts';
+import { diagnose } from '../../../src/operator/doctor/doctor.ts';
+import { addSampleUser } from '../../accounts/auth/sample-users.ts';
+import { newPerson, providersPath, signInWorld } from '../../accounts/providers/provider-world.ts';
+import { announcedMs, eventually } from '../../support/eventually.ts';
+import { startProvider } from '../../support/identity-provider.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { use, useEach } from '../../support/use.ts';
+import { controlSql, createWorld } from '../../support/world.ts';
+
+describe('identity-provider', () => {
+  const provider = use(startProvider);
+  const world = useEach(() => createWorld({ TRUSTED_PROVIDERS: provider.trusted }));
+  const signIns = signInWorld(world, provider);
+
+  afterEach(() => provider.answer(undefined));
+
+  const run = (...args: string[]) =>
+    runCommand('scripts/backoffice.ts', ['identity-provider', ...args], world.environment);
+  async function json<Document>(...args: string[]): Promise<Document> {
+    const { code, stdout, stderr } = await run(...args, '--json');
+    expect({ code, stderr }, args.join(' ')).to.deep.equal({ code: 0, stderr: '' });
+    return JSON.parse(stdout) as Document;
+  }
+  const readProvider = async (slug = 'acme') => (await json<ProviderSummary[]>('list', slug))[0];
+  /** Adds a person who has linked an account, and has logged in by it. */
+  const addLinked = async () => {
+    const user = await addSampleUser(world, world.acme);
+    const account = newPerson();
+    await signIns.link(await world.login(world.acme, user), account);
+    return { user, client: await signIns.signIn(account) };
+  };
+
+  it('an operator lists the providers of a tenant, and disables one, which ends its sessions', async () => {
+    const { Id, Guid } = await signIns.configure(world.acme);
+    const other = await signIns.configure(world.globex);
+    const { client } = await addLinked();
+    const { user } = await addLinked();
+    await controlSql(world, `update users set password_hash = 'none' where id = ?`, [user.id]);
+
+    const listed = await eventually(async () => {
+      const found = await readProvider();
+      return found?.reachedAt ? found : undefined;
+    });
+    expect(listed).to.include({
+      id: Id,
+      guid: Guid,
+      name: 'Staff',
+      issuer: provider.issuer,
+      state: 'enabled',
+      people: 2,
+      withoutPassword: 1,
+      failure: null,
+    });
+
+    const plan = await run('disable', 'acme', String(Id), '--dry-run');
+    expect(plan.stdout).to.include('which 2 accounts can use');
+    expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
+
+    const done = await run('disable', 'acme', String(Id), '--yes');
+    expect(done.code, done.stderr).to.equal(0);
+    expect(done.stdout).to.include('1 account of them has no password');
+    await eventually(async () => (await client.get('/api/v1/auth/me')).status === 401, announcedMs);
+    expect((await readProvider())?.state).to.equal('disabled');
+    expect((await readProvider('globex'))?.state).to.equal('enabled');
+
+    const foreign = await run('disable', 'acme', String(other.Id), '--yes');
+    expect(foreign.code).to.not.equal(0);
+    expect(foreign.stderr).to.include('identity-provider list acme');
+  });
+
+  it('doctor names a provider that no process has reached for an hour, until one reaches it', async () => {
+    const { Id } = await signIns.configure(world.acme);
+    const { user } = await addLinked();
+    provider.answer('error');
+    const { url } = await world.startAnotherServer();
+    const account = newPerson();
+    const failed = await signIns.exchange(await provider.signIn(account), world.acme, url);
+    expect(failed.status).to.equal(503);
+    const admin = await world.login(world.acme);
+    const read = async () => (await admin.get(`${providersPath}/${Id}`)).body;
+    await eventually(async () => (await read()).Failure === 'status');
+    const found = async () =>
+      (await diagnose(world.installation, { controlOnly: true })).findings.filter(
+        ({ check }) => check === 'provider_unreachable',
+      );
+    expect(await found(), 'in the first hour').to.deep.equal([]);
+
+    await controlSql(
+      world,
+      `update provider_states set failing_since = failing_since - interval '61 minutes'`,
+    );
+    const [finding, ...others] = await found();
+    expect(others).to.deep.equal([]);
+    expect(finding).to.include({ tenant: 'acme', severity: 'warning' });
+    expect(finding?.problem).to.include(`Staff (${Id}) of acme`);
+
+    provider.answer(undefined);
+    const third = await world.startAnotherServer();
+    await signIns.exchange(await provider.signIn(account), world.acme, third.url);
+    await eventually(async () => (await read()).Failure === null);
+    expect(await found()).to.deep.equal([]);
+    expect((await world.login(world.acme, user)).tokens).to.be.an('object');
+  });
+});
