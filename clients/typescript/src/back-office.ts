@@ -84,6 +84,14 @@ export interface BackOffice extends Calls {
    */
   login(email: string, password: string): Promise<components['schemas']['LoginResponse']>;
   /**
+   * Logs in with the ID token of a provider of `GET /api/v1/auth/providers`, at which the page
+   * has signed the person in, with a nonce. The token is good once, for ten minutes.
+   * @throws {ProblemError} `invalid_id_token`: sign in there again; `second_factor_required` as
+   *   after a password
+   * @throws {Error} with a key
+   */
+  loginWithIdToken(idToken: string): Promise<components['schemas']['LoginResponse']>;
+  /**
    * Completes a login by a second factor, within five minutes.
    * @param challenge of the refused login
    * @throws {ProblemError} `invalid_code`: ask for another code, five times at most;
@@ -159,6 +167,7 @@ export function createBackOffice(options: BackOfficeOptions): BackOffice {
       return session.exists;
     },
     login: (email, password) => session.login(email, password),
+    loginWithIdToken: idToken => session.loginWithIdToken(idToken),
     verifyLogin: (challenge, proof) => session.verifyLogin(challenge, proof),
     logout: () => session.logout(),
     // An empty `q` finds all, and makes the service send `Link`.

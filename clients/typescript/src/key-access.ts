@@ -37,6 +37,11 @@ export class KeyAccess {
   }
 
   /** @throws {Error} always */
+  loginWithIdToken(): Promise<never> {
+    return this.login();
+  }
+
+  /** @throws {Error} always */
   verifyLogin(): Promise<never> {
     return this.login();
   }

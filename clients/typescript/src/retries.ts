@@ -123,7 +123,11 @@ function asksToRepeat(response: Response): boolean {
  * once.
  */
 function isLimited({ status, headers }: Response, { url }: Request): boolean {
-  return status === 429 && headers.has('Retry-After') && !/\/auth\/login(\/verify)?$/.test(url);
+  return (
+    status === 429 &&
+    headers.has('Retry-After') &&
+    !/\/auth\/(login|login\/verify|exchange)$/.test(url)
+  );
 }
 
 /**

@@ -40,6 +40,9 @@ export interface OpenedStream {
 /** Maximum wait for another tab that has newer tokens. */
 const maxAnswerMs = 2_000;
 
+/** The requests below `/api/v1/auth` that open a session. */
+type LoginPath = 'login' | 'login/verify' | 'exchange';
+
 /**
  * The tokens of one login. A session ends when the service says so, or when a person logs out:
  * no failure of a network, of a proxy or of a browser's storage ends it.
@@ -145,7 +148,12 @@ export class Session {
     return this.#logInOnce('login/verify', { challenge, ...proof });
   }
 
-  #logInOnce(path: 'login' | 'login/verify', body: object): Promise<LoginResponse> {
+  /** @throws {ProblemError} when the service refuses the ID token */
+  loginWithIdToken(idToken: string): Promise<LoginResponse> {
+    return this.#logInOnce('exchange', { idToken });
+  }
+
+  #logInOnce(path: LoginPath, body: object): Promise<LoginResponse> {
     const key = JSON.stringify([path, body]);
     if (this.#loggingIn?.key === key) return this.#loggingIn.response;
 
@@ -178,7 +186,7 @@ export class Session {
     return isEnded;
   }
 
-  async #logIn(path: 'login' | 'login/verify', body: object): Promise<LoginResponse> {
+  async #logIn(path: LoginPath, body: object): Promise<LoginResponse> {
     const response = await bodyOf<LoginResponse>(await this.#post(path, body));
     const tokens: SessionTokens = { ...tokensOf(response), session: randomId(), number: 0 };
     this.#store.write(tokens);
