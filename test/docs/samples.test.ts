@@ -19,8 +19,8 @@ import { use } from '../support/use.ts';
 
 /**
  * Samples that need what only their reader has: the token of a mail, an API client, the id of a
- * key, a code of an app, a passkey, an ID token, or a role, which an earlier sample has deleted. The rest is
- * pasted as printed.
+ * key, a code of an app, a passkey, an ID token, or a role, which an earlier sample has deleted.
+ * The rest is pasted as printed.
  */
 const needsMore = [
   'postAuthRefresh',

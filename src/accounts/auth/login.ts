@@ -62,7 +62,7 @@ export function loginSubject(body: object): string {
   return challenge ?? setupToken ?? passkey?.id ?? person;
 }
 
-/** Returns the part of an ID token that names its person, without a check; '' when none does. */
+/** Returns the part of an ID token that names its person, unchecked; '' when none does. */
 function personOfToken(token: string): string {
   const [, payload = ''] = token.split('.');
   try {

@@ -11,13 +11,13 @@ import { hasFactor } from '../../control/second-factor.ts';
 import { refreshRepeatSeconds, sessionLifetime } from '../../control/token-lifetime.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
 import { createChallenge } from './factors/challenges.ts';
-import type { ProvedIdentity } from './identities/proved-identity.ts';
 import type { LoginClient } from './login-client.ts';
 import { insertNetwork, isKnownNetwork, removeOldNetworks } from './login-networks.ts';
+import type { ProvedIdentity } from './proved-identity.ts';
 import type { RefreshToken } from './refresh-token.ts';
 
 const sessionsPerUser = 20;
-/** SQL condition: the session has not expired, nor the identity at a provider that opened it. */
+/** SQL condition: the session has not expired, nor ended with the identity that opened it. */
 export const unexpired = `
   refreshed_at > now() - interval '${sessionLifetime.idle}' and created_at > now() - interval '${sessionLifetime.total}'
   and end_of_session(identity_id, created_at) > now()`;

@@ -25,11 +25,12 @@ import {
 } from './factors/factor-proof.ts';
 import { lockAccountOf } from './factors/factor-store.ts';
 import { hashRequester } from './hash-queue.ts';
-import { checkIdToken, provesFactor, refuse } from './identities/check-id-token.ts';
+import { checkIdToken, provesFactor, refuseIdToken } from './identities/check-id-token.ts';
 import { idTokenField } from './identities/id-token-field.ts';
-import { findIdentity, takeIdentity, takeIdToken } from './identities/identity-store.ts';
+import { findIdentity, takeIdToken } from './identities/identity-store.ts';
 import { isShortPassword } from './new-password.ts';
 import { noPassword, passwordLength } from './passwords.ts';
+import { takeIdentity } from './proved-identity.ts';
 import { addMethod } from './sessions.ts';
 
 /** The time after a login or a verification in which a person may do what needs one. */
@@ -160,8 +161,9 @@ export function verify(services: AuthServices): TenantRoute {
           await setActor(query, context.actor);
         }
         if (signIn) await signIn.take(query);
-        if (signIn?.isFactor)
+        if (signIn?.isFactor) {
           await query('mark_factor_of_provider', markFactor, [caller.sessionId]);
+        }
         if (proof) {
           await proof.take(query);
           await addMethod(query, caller.sessionId, proof.method);
@@ -208,7 +210,7 @@ interface ProvedSignIn {
 
 /**
  * Checks that an ID token is of an identity of the caller, who has no password.
- * @throws {Problem} `invalid_id_token`; `wrong_state` for a person with a password; `unavailable`
+ * @throws {Problem} `invalid_id_token`, `unavailable`; `wrong_state` for a person with a password
  */
 async function requireOwnToken(
   services: AuthServices,
@@ -225,7 +227,7 @@ async function requireOwnToken(
   const { provider, claims } = checked;
   const identity = await findIdentity(services.control, tenant.id, provider.id, claims.sub);
   if (identity?.userId !== caller.userId) {
-    throw refuse(services, context, 'unknown_person', provider);
+    throw refuseIdToken(services, context, 'unknown_person', provider);
   }
 
   const owner = { tenantId: tenant.id, userId: caller.userId };
@@ -233,9 +235,11 @@ async function requireOwnToken(
     isFactor: user?.identityId === identity.id && provesFactor(checked),
     take: async query => {
       if (!(await takeIdentity(query, identity.id, owner))) {
-        throw refuse(services, context, 'held', provider);
+        throw refuseIdToken(services, context, 'held', provider);
       }
-      if (!(await takeIdToken(query, claims))) throw refuse(services, context, 'used', provider);
+      if (!(await takeIdToken(query, claims))) {
+        throw refuseIdToken(services, context, 'used', provider);
+      }
     },
   };
 }

@@ -290,7 +290,7 @@ function passwordMail(context: NoticeContext, details: DetailsOf<'password_chang
   });
 }
 
-/** Names the sign-ins by providers that stay, and those that are refused until a confirmation. */
+/** Names the sign-ins by providers that stay, and those that wait for a confirmation. */
 function identityTexts(identities: readonly LinkedIdentity[]): string[] {
   const textOf = (identity: LinkedIdentity): string => {
     const network = identity.addedFrom ? `, network ${clientNetwork(identity.addedFrom)}` : '';

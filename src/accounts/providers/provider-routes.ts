@@ -69,6 +69,12 @@ export function providerRoutes(services: AuthServices): TenantRoute[] {
     requireAllowed: (transaction: PeopleTransaction) =>
       requireMayManageProviders(transaction, context),
   });
+  const allowedTo = (context: RequestContext, id: number | undefined) => ({
+    requireAllowed: async (transaction: PeopleTransaction) => {
+      await findProvider(transaction.query, context.tenant.id, id);
+      await requireMayManageProviders(transaction, context);
+    },
+  });
 
   return [
     defineRoute({
@@ -170,7 +176,10 @@ export function providerRoutes(services: AuthServices): TenantRoute[] {
 
             return providerById(tenant.id, provider.Id);
           },
-          { entityId: body.CreatesUsers?.EntityId ?? null, ...allowed(context) },
+          {
+            entityId: body.CreatesUsers?.EntityId ?? null,
+            ...allowedTo(context, idOf(params.id)),
+          },
         );
         notices.wake();
 
@@ -215,7 +224,7 @@ export function providerRoutes(services: AuthServices): TenantRoute[] {
             );
             return nothing;
           },
-          allowed(context),
+          allowedTo(context, idOf(params.id)),
         );
         notices.wake();
       },

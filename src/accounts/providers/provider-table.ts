@@ -201,7 +201,7 @@ export const providerFields = describeFields(
   },
   descriptions,
 );
-/** The fields that a PUT replaces. It must name all of them: each gives or takes away access. */
+/** The fields that a PUT replaces. It must name all: each gives or takes away access. */
 export const replacedProviderFields = describeFields(
   {
     Name: text({ max: lengths.name }),

@@ -9,7 +9,7 @@ export interface LaterProviders {
   readonly identities: string;
 }
 
-/** SQL of a text that is another one for another rule of accounts of the provider `p`; null: none. */
+/** SQL of a text that differs with the rule of accounts of the provider `p`; null: no rule. */
 const rule = `
   case when p.creates_role_id is not null then jsonb_build_array(
     (select r.name from roles r where r.id = p.creates_role_id), p.creates_scope, p.creates_entity_id,

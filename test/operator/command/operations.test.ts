@@ -48,6 +48,17 @@ describe('operations', () => {
     return { id, key: key.id };
   }
 
+  /** Adds a provider to acme, and returns its id. */
+  async function addProvider(): Promise<string> {
+    const [added] = await controlSql<{ id: string }>(
+      world,
+      `insert into identity_providers (tenant_id, name, issuer, client_ids)
+       values (?, 'Staff', 'https://login.example.com', '{one}') returning id`,
+      [world.acme.id],
+    );
+    return String(added?.id);
+  }
+
   /**
    * Returns a digest of each table of the control database, except for those that change by
    * themselves, and `others`.
@@ -77,6 +88,7 @@ describe('operations', () => {
     const { email } = await addSampleUser(world, world.acme);
     const client = await json<{ id: string }>('client', 'add', 'acme', email, '--name', 'till');
     const program = await addProgram();
+    const provider = await addProvider();
     const [key] = await json<{ kid: string }[]>('key', 'list', 'acme');
     await world.provision('former');
     await run('delete', 'former', '--yes');
@@ -97,6 +109,7 @@ describe('operations', () => {
       'program disable': `acme ${program.id}`,
       'program key revoke': `acme ${program.key}`,
       'client revoke': `acme ${client.id}`,
+      'identity-provider disable': `acme ${provider}`,
       'control service-login': '',
       'control reseal': '',
       'control after-restore': '',

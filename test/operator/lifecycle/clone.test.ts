@@ -286,6 +286,35 @@ describe('clones of tenants', () => {
     for (const rows of await count(world.globex.id)) expect(rows).to.be.above(0);
   });
 
+  it('a clone has no providers and no identities, so that no token of the source is good there', async () => {
+    const [provider] = await controlSql<{ id: string }>(
+      world,
+      `insert into identity_providers (tenant_id, name, issuer, client_ids)
+       values (?, 'Staff', 'https://login.example.com', '{one}') returning id`,
+      [world.globex.id],
+    );
+    await controlSql(
+      world,
+      `insert into identities (tenant_id, user_id, provider_id, subject)
+       select tenant_id, id, ?, 'one' from users where tenant_id = ? limit 1`,
+      [provider?.id, world.globex.id],
+    );
+
+    const made = await run('clone', 'globex', 'without-providers', '--json');
+
+    expect(made.code, made.stderr).to.equal(0);
+    const counts = await controlSql(
+      world,
+      `select slug, (select count(*)::int from identity_providers p where p.tenant_id = t.id) as providers,
+              (select count(*)::int from identities i where i.tenant_id = t.id) as identities
+         from tenants t where slug in ('globex', 'without-providers') order by slug`,
+    );
+    expect(counts).to.deep.equal([
+      { slug: 'globex', providers: 1, identities: 1 },
+      { slug: 'without-providers', providers: 0, identities: 0 },
+    ]);
+  });
+
   it('a change of a clone does not change its source, and the reverse', async () => {
     const changed = await cloneTenant(world.acme, 'changed');
     const copy = await world.login(changed);

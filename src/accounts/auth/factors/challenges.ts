@@ -5,7 +5,7 @@ import {
   queryControl,
 } from '../../../control/database.ts';
 import { digestOfHash } from '../../../control/second-factor.ts';
-import type { ProvedIdentity } from '../identities/proved-identity.ts';
+import type { ProvedIdentity } from '../proved-identity.ts';
 
 /** Seconds for which a login waits for its second factor. */
 const challengeSeconds = 300;
@@ -44,9 +44,9 @@ const insertChallenge = `
     from users where id = $2`;
 
 /**
- * Makes the challenge of a login whose password or identity was right: 160 random bits, which are no token,
- * and which only `login/verify`, `login/setup` or `verify` takes, in its body. A new password
- * makes it void.
+ * Makes the challenge of a login whose password or identity was right: 160 random bits, which
+ * are no token, and which only `login/verify`, `login/setup` or `verify` takes, in its body. A
+ * new password makes it void.
  */
 export async function createChallenge(
   query: QueryControl,

@@ -42,7 +42,7 @@ export async function checkIdToken(
   const { tenant, origin } = context;
   const issuer = issuerOfToken(token);
   const provider = issuer && (await findProviderByIssuer(control, tenant, issuer));
-  if (!provider) throw refuse({ log }, context, 'no_provider');
+  if (!provider) throw refuseIdToken({ log }, context, 'no_provider');
 
   try {
     return { provider, claims: await providers.verifyIdToken(token, provider) };
@@ -71,7 +71,7 @@ export async function checkIdToken(
   }
 }
 
-/** True if the provider has asked for a second factor, as its administrators trust it to say. */
+/** True if the provider has asked for a second factor, as far as it is trusted to say so. */
 export function provesFactor({ provider, claims }: CheckedIdToken): boolean {
   const { secondFactor } = provider;
 
@@ -82,7 +82,7 @@ export function provesFactor({ provider, claims }: CheckedIdToken): boolean {
  * Logs why an ID token lets nobody in, and returns the problem of it.
  * @param provider undefined when the tenant has none for the token
  */
-export function refuse(
+export function refuseIdToken(
   { log }: Pick<AuthServices, 'log'>,
   { tenant, origin }: Pick<RequestContext, 'tenant' | 'origin'>,
   reason: Refusal,

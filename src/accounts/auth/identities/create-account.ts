@@ -9,7 +9,7 @@ import type { RequestContext } from '../../../tenancy/request-context.ts';
 import { withdrawLinks } from '../../mails/use-link.ts';
 import type { AuthServices } from '../auth-services.ts';
 import { noPassword } from '../passwords.ts';
-import { type CheckedIdToken, invalidIdToken, refuse } from './check-id-token.ts';
+import { type CheckedIdToken, invalidIdToken, refuseIdToken } from './check-id-token.ts';
 import { type AccountRule, linkIdentity, type StoredProvider } from './identity-store.ts';
 
 /** Maximum accounts that one provider makes in an hour. */
@@ -52,8 +52,8 @@ export async function createAccount(
   { provider, claims }: CheckedIdToken,
 ): Promise<number> {
   const { rule } = provider;
-  const reject = (reason: Parameters<typeof refuse>[2]) =>
-    refuse(services, context, reason, provider);
+  const reject = (reason: Parameters<typeof refuseIdToken>[2]) =>
+    refuseIdToken(services, context, reason, provider);
   if (!rule) throw reject('unknown_person');
 
   const { address } = readEmail(claims.email ?? '');
@@ -95,7 +95,7 @@ async function insertAccount(
   rule: AccountRule,
   subject: string,
   { address, firstName, lastName }: NewPerson,
-): Promise<number | Parameters<typeof refuse>[2]> {
+): Promise<number | Parameters<typeof refuseIdToken>[2]> {
   await query('lock_role_of_rule', lockRole, [rule.roleId]);
   const values = [provider.id, tenant.id, rule.roleId];
   const [found] = await query<{ made: number; isWithin: boolean }>(

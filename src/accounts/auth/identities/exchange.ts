@@ -15,13 +15,18 @@ import { issueTokens, loadTokenHolder, loginResponse, type TokenHolder } from '.
 import { setupRequired } from '../login.ts';
 import { type LoginClient, loginClient } from '../login-client.ts';
 import { isKnownNetwork } from '../login-networks.ts';
+import { type ProvedIdentity, takeIdentity } from '../proved-identity.ts';
 import type { RefreshToken } from '../refresh-token.ts';
 import { insertSessionOf } from '../sessions.ts';
-import { type CheckedIdToken, checkIdToken, provesFactor, refuse } from './check-id-token.ts';
+import {
+  type CheckedIdToken,
+  checkIdToken,
+  provesFactor,
+  refuseIdToken,
+} from './check-id-token.ts';
 import { createAccount } from './create-account.ts';
 import { idTokenField } from './id-token-field.ts';
-import { type FoundIdentity, findIdentity, takeIdentity, takeIdToken } from './identity-store.ts';
-import type { ProvedIdentity } from './proved-identity.ts';
+import { type FoundIdentity, findIdentity, takeIdToken } from './identity-store.ts';
 
 /** The proof of a login by a provider. */
 export const byProvider: readonly string[] = ['idp'];
@@ -142,7 +147,7 @@ async function findLogin(
   }
 
   note(identity?.userId, holder ? 'identity_held' : 'account_inactive');
-  throw refuse(services, context, holder ? 'held' : 'account_inactive', provider);
+  throw refuseIdToken(services, context, holder ? 'held' : 'account_inactive', provider);
 }
 
 type Opening =
@@ -167,13 +172,15 @@ async function openSession(
   return transactControl(services.control, async (query): Promise<Opening> => {
     await requireNoFormerBuild(query, addedBy.identityProviders);
     const account = await lockAccountOf(query, owner);
-    if (!account.mayLogIn) throw refuse(services, context, 'account_inactive', provider);
+    if (!account.mayLogIn) throw refuseIdToken(services, context, 'account_inactive', provider);
 
     await setPerson(query, owner, context, account);
     if (!(await takeIdentity(query, identity.id, owner))) {
-      throw refuse(services, context, 'held', provider);
+      throw refuseIdToken(services, context, 'held', provider);
     }
-    if (!(await takeIdToken(query, claims))) throw refuse(services, context, 'used', provider);
+    if (!(await takeIdToken(query, claims))) {
+      throw refuseIdToken(services, context, 'used', provider);
+    }
 
     const proved: ProvedIdentity = {
       id: identity.id,

@@ -7,7 +7,7 @@ import { fieldProblem, problem } from '../../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import type { AuthServices } from '../auth-services.ts';
 import { changeFactors, ownerOf, ownFactorRoute } from '../factors/change-factors.ts';
-import { checkIdToken, refuse } from './check-id-token.ts';
+import { checkIdToken, refuseIdToken } from './check-id-token.ts';
 import { idTokenField } from './id-token-field.ts';
 import {
   confirmIdentity,
@@ -89,7 +89,7 @@ export function identityRoutes(services: AuthServices): TenantRoute[] {
 
         const id = await changeFactors(services, context, async query => {
           if (!(await takeIdToken(query, claims))) {
-            throw refuse(services, context, 'used', provider);
+            throw refuseIdToken(services, context, 'used', provider);
           }
           const linked = await linkIdentity(query, {
             tenantId: owner.tenantId,

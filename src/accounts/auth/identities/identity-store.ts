@@ -46,7 +46,7 @@ const providerByIssuer = `
            'permissions', creates_permissions) end as rule
     from identity_providers where tenant_id = $1 and issuer = $2 and is_enabled`;
 
-/** Returns the enabled provider of a tenant that has an issuer; undefined when there is none. */
+/** Returns the enabled provider of a tenant that has an issuer; undefined: there is none. */
 export async function findProviderByIssuer(
   control: ControlDatabase,
   { id, guid: tenantGuid }: Pick<TenantRecord, 'id' | 'guid'>,
@@ -112,26 +112,6 @@ export async function takeIdToken(
   { hash, endsAt }: Pick<IdTokenClaims, 'hash' | 'endsAt'>,
 ): Promise<boolean> {
   return (await query('use_id_token', insertUsed, [hash, endsAt])).length > 0;
-}
-
-const markUsed = `
-  update identities i set last_used_at = now()
-    from identity_providers p
-   where i.id = $1 and i.tenant_id = $2 and i.user_id = $3 and i.held_at is null
-     and p.tenant_id = i.tenant_id and p.id = i.provider_id and p.is_enabled
-  returning i.id`;
-
-/**
- * Uses an identity in the transaction that opens its session, which has locked the user. Locks
- * its row: who unlinks it waits, and ends the session.
- * @returns false when it is gone or held, or its provider is disabled
- */
-export async function takeIdentity(
-  query: QueryControl,
-  identityId: number,
-  { tenantId, userId }: Pick<CodeOwner, 'tenantId' | 'userId'>,
-): Promise<boolean> {
-  return (await query('use_identity', markUsed, [identityId, tenantId, userId])).length > 0;
 }
 
 /** An identity that is linked to an account. */
