@@ -91,7 +91,7 @@ describe('OpenAPI document', () => {
         .reduce<unknown>((at, key) => (at as Record<string, unknown>)?.[key], document);
       expect(target, pointer).to.be.an('object');
     }
-    expect(text.replaceAll('https://hooks.example.com', '')).not.to.match(
+    expect(text.replaceAll(/https:\/\/(hooks|login)\.example\.com/g, '')).not.to.match(
       /localhost|127\.0\.0\.1|https?:|postgres|node_modules|\.ts\b/,
     );
   });

@@ -7279,7 +7279,7 @@ export interface operations {
                     /**
                      * @example [
                      *       {
-                     *         "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *         "id": 1,
                      *         "provider": "the provider",
                      *         "issuer": "the issuer",
                      *         "email": null,
@@ -7336,7 +7336,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "id": 1,
                      *       "provider": "the provider",
                      *       "issuer": "the issuer",
                      *       "email": null,
@@ -9207,7 +9207,7 @@ export interface operations {
                      *         "Id": 1,
                      *         "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
                      *         "Name": "Acme staff",
-                     *         "Issuer": "https://login.acme.example/realms/staff",
+                     *         "Issuer": "https://login.example.com/realms/staff",
                      *         "ClientIds": [
                      *           "back-office-acme"
                      *         ],
@@ -9217,8 +9217,9 @@ export interface operations {
                      *         "CreatesUsers": {
                      *           "Role": "Member",
                      *           "Scope": "All",
+                     *           "EntityId": null,
                      *           "Domains": [
-                     *             "acme.example"
+                     *             "example.com"
                      *           ],
                      *           "Claims": {
                      *             "department": "sales"
@@ -9269,14 +9270,15 @@ export interface operations {
                  *       "CreatesUsers": {
                  *         "Role": "Member",
                  *         "Scope": "All",
+                 *         "EntityId": null,
                  *         "Domains": [
-                 *           "acme.example"
+                 *           "example.com"
                  *         ],
                  *         "Claims": {
                  *           "department": "sales"
                  *         }
                  *       },
-                 *       "Issuer": "https://login.acme.example/realms/staff"
+                 *       "Issuer": "https://login.example.com/realms/staff"
                  *     }
                  */
                 "application/json": {
@@ -9352,7 +9354,7 @@ export interface operations {
                      *       "Id": 1,
                      *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
                      *       "Name": "Acme staff",
-                     *       "Issuer": "https://login.acme.example/realms/staff",
+                     *       "Issuer": "https://login.example.com/realms/staff",
                      *       "ClientIds": [
                      *         "back-office-acme"
                      *       ],
@@ -9362,8 +9364,9 @@ export interface operations {
                      *       "CreatesUsers": {
                      *         "Role": "Member",
                      *         "Scope": "All",
+                     *         "EntityId": null,
                      *         "Domains": [
-                     *           "acme.example"
+                     *           "example.com"
                      *         ],
                      *         "Claims": {
                      *           "department": "sales"
@@ -9425,7 +9428,7 @@ export interface operations {
                      *       "Id": 1,
                      *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
                      *       "Name": "Acme staff",
-                     *       "Issuer": "https://login.acme.example/realms/staff",
+                     *       "Issuer": "https://login.example.com/realms/staff",
                      *       "ClientIds": [
                      *         "back-office-acme"
                      *       ],
@@ -9435,8 +9438,9 @@ export interface operations {
                      *       "CreatesUsers": {
                      *         "Role": "Member",
                      *         "Scope": "All",
+                     *         "EntityId": null,
                      *         "Domains": [
-                     *           "acme.example"
+                     *           "example.com"
                      *         ],
                      *         "Claims": {
                      *           "department": "sales"
@@ -9491,8 +9495,9 @@ export interface operations {
                  *       "CreatesUsers": {
                  *         "Role": "Member",
                  *         "Scope": "All",
+                 *         "EntityId": null,
                  *         "Domains": [
-                 *           "acme.example"
+                 *           "example.com"
                  *         ],
                  *         "Claims": {
                  *           "department": "sales"
@@ -9557,7 +9562,7 @@ export interface operations {
                      *       "Id": 1,
                      *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
                      *       "Name": "Acme staff",
-                     *       "Issuer": "https://login.acme.example/realms/staff",
+                     *       "Issuer": "https://login.example.com/realms/staff",
                      *       "ClientIds": [
                      *         "back-office-acme"
                      *       ],
@@ -9567,8 +9572,9 @@ export interface operations {
                      *       "CreatesUsers": {
                      *         "Role": "Member",
                      *         "Scope": "All",
+                     *         "EntityId": null,
                      *         "Domains": [
-                     *           "acme.example"
+                     *           "example.com"
                      *         ],
                      *         "Claims": {
                      *           "department": "sales"

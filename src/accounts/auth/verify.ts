@@ -210,7 +210,7 @@ interface ProvedSignIn {
 
 /**
  * Checks that an ID token is of an identity of the caller, who has no password.
- * @throws {Problem} `invalid_id_token`, `unavailable`; `wrong_state` for a person with a password
+ * @throws {Problem} `invalid_id_token`, `unavailable`; `wrong_state` for who has a password
  */
 async function requireOwnToken(
   services: AuthServices,

@@ -55,11 +55,12 @@ const replaced = {
   CreatesUsers: {
     Role: 'Member',
     Scope: 'All' as const,
-    Domains: ['acme.example'],
+    EntityId: null,
+    Domains: ['example.com'],
     Claims: { department: 'sales' },
   },
 };
-const example = { ...replaced, Issuer: 'https://login.acme.example/realms/staff' };
+const example = { ...replaced, Issuer: 'https://login.example.com/realms/staff' };
 
 /** The providers of a tenant, for its administrators. */
 export function providerRoutes(services: AuthServices): TenantRoute[] {

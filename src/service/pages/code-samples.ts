@@ -24,6 +24,7 @@ const ids: Record<string, { id?: number; deletedId?: number }> = {
   User: { id: 3 }, // the administrator and the user of the sample of `register` come first
   Role: { id: 3, deletedId: 3 },
   Program: { id: 4, deletedId: 4 }, // it has a number of the users
+  IdentityProvider: { deletedId: 1 },
   EntityStatus: { deletedId: 3 },
   Entity: { deletedId: 4 },
   Webhook: { deletedId: 1 },

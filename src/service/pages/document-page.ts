@@ -41,6 +41,7 @@ const guidePages: readonly Document[] = [
   guidePage('errors', 'Errors'),
   guidePage('people', 'People'),
   guidePage('programs', 'Programs'),
+  guidePage('single-sign-on', 'Single sign-on'),
   guidePage('accounts', 'Accounts'),
   guidePage('limits', 'Limits'),
   { file: 'SECURITY.md', path: '/docs/security', title: 'Security' },

@@ -200,7 +200,7 @@ function createdAs(view: z.ZodType, routes: readonly TenantRoute[]): Json {
  */
 function exampleOf(schema: Json, name: string, known: Json = {}): unknown {
   if (name in known) return known[name];
-  if (name in examples) return examples[name];
+  if (name in examples && schema.type !== 'integer') return examples[name];
   if ('const' in schema) return schema.const;
   if (Array.isArray(schema.enum)) return schema.enum[0];
   if (isNullable(schema)) return null;

@@ -13,6 +13,7 @@ import {
 import { withDefaults } from '../../../src/operator/command/operation-fields.ts';
 import type { RunMessage } from '../../../src/operator/command/run-message.ts';
 import { addSampleUser } from '../../accounts/auth/sample-users.ts';
+import { insertWithoutTriggers } from '../../accounts/people/people-world.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { controlSql, sql, useWorld } from '../../support/world.ts';
 
@@ -48,14 +49,16 @@ describe('operations', () => {
     return { id, key: key.id };
   }
 
-  /** Adds a provider to acme, and returns its id. */
+  /** Adds a provider to acme, of which nobody gets a mail, and returns its id. */
   async function addProvider(): Promise<string> {
-    const [added] = await controlSql<{ id: string }>(
+    await insertWithoutTriggers(
       world,
+      'identity_providers',
       `insert into identity_providers (tenant_id, name, issuer, client_ids)
-       values (?, 'Staff', 'https://login.example.com', '{one}') returning id`,
-      [world.acme.id],
+       values (${world.acme.id}, 'Staff', 'https://login.example.com', '{one}')
+       on conflict do nothing`,
     );
+    const [added] = await controlSql<{ id: string }>(world, 'select id from identity_providers');
     return String(added?.id);
   }
 
@@ -294,6 +297,7 @@ describe('operations', () => {
       'till',
     );
     const program = await addProgram();
+    const provider = await addProvider();
     const [key] = await json<{ kid: string }[]>('key', 'list', 'acme');
     await world.provision('planned-away');
     await run('delete', 'planned-away', '--yes');
@@ -332,6 +336,7 @@ describe('operations', () => {
       `program key revoke acme ${program.key}`,
       `client add acme ${user.email} --name other`,
       `client revoke acme ${client.id}`,
+      `identity-provider disable acme ${provider}`,
       'migrate --all',
       'control migrate',
       'control service-login',
