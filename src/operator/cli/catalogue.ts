@@ -35,7 +35,7 @@ const topics: Readonly<Record<Topic['group'], readonly Row[]>> = {
     ['clone', 'copy a tenant to a new slug', () => import('../lifecycle/clone.command.ts')],
     [
       'isolate',
-      'send no mail of a tenant; refuse programs and legacy clients',
+      'send no mail; refuse programs and legacy clients',
       () => import('../registry/state.command.ts'),
     ],
     [
