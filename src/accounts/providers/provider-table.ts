@@ -115,7 +115,7 @@ function domainOf(value: string): string | undefined {
 }
 
 /** A value that a rule can compare a claim with. */
-export type ClaimValue = string | number | boolean;
+type ClaimValue = string | number | boolean;
 
 /** True for a value of a claim that a rule can have: no list, no object. */
 function isClaimValue(value: unknown): value is ClaimValue {

@@ -70,6 +70,43 @@ describe('identity-provider', () => {
     expect(foreign.stderr).to.include('identity-provider list acme');
   });
 
+  it('a purge removes the providers of a tenant with its identities, and none of another tenant', async () => {
+    const gone = await world.provision('gone');
+    await signIns.configure(world.acme);
+    const [row] = await controlSql<{ id: string }>(
+      world,
+      `insert into identity_providers (
+         tenant_id, name, issuer, client_ids, creates_role_id, creates_scope, creates_domains,
+         creates_claims, creates_permissions)
+       select tenant_id, 'Staff', 'https://login.example.com', '{one}', id, 'All', '{a.example}', '{}', '{}'
+         from roles where tenant_id = ? limit 1 returning id`,
+      [gone.id],
+    );
+    await controlSql(
+      world,
+      `insert into identities (tenant_id, user_id, provider_id, subject)
+       select tenant_id, id, ?, 'one' from users where tenant_id = ?`,
+      [row?.id, gone.id],
+    );
+    await controlSql(
+      world,
+      'insert into provider_states (provider_id, reached_at) values (?, now())',
+      [row?.id],
+    );
+
+    for (const verb of ['delete', 'purge']) {
+      const args = [verb, 'gone', '--yes'];
+      const { code, stderr } = await runCommand('scripts/backoffice.ts', args, world.environment);
+      expect(code, stderr).to.equal(0);
+    }
+
+    const left = await controlSql<{ tenant_id: string }>(
+      world,
+      'select tenant_id from identity_providers union all select tenant_id from identities',
+    );
+    expect(left.map(({ tenant_id }) => Number(tenant_id))).to.deep.equal([world.acme.id]);
+  });
+
   it('doctor names a provider that no process has reached for an hour, until one reaches it', async () => {
     const { Id } = await signIns.configure(world.acme);
     const { user } = await addLinked();

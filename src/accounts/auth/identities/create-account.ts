@@ -35,7 +35,7 @@ const insertUser = `
   insert into users (tenant_id, email, password_hash, first_name, last_name, role_id, scope, entity_id,
                      entity_since, confirmed_at)
   values ($1, $2, '${noPassword}', $3, $4, $5, $6, $7, $8, now())
-  on conflict (tenant_id, email) do nothing returning id::float8 as id`;
+  on conflict (tenant_id, email) do nothing returning id::float8 as id, guid as "userGuid"`;
 
 /**
  * Makes the account of a person whom a provider knows, if its rule says so: the address is
@@ -90,7 +90,7 @@ interface NewPerson {
 
 async function insertAccount(
   query: QueryControl,
-  { tenant }: Pick<RequestContext, 'tenant'>,
+  { tenant, origin }: Pick<RequestContext, 'tenant' | 'origin'>,
   provider: StoredProvider,
   rule: AccountRule,
   subject: string,
@@ -119,7 +119,7 @@ async function insertAccount(
     await query('remove_registration', removeRegistration, [other.id]);
   }
 
-  const [added] = await query<{ id: number }>('insert_user_of_rule', insertUser, [
+  const [added] = await query<{ id: number; userGuid: string }>('insert_user_of_rule', insertUser, [
     tenant.id,
     address,
     firstName,
@@ -131,12 +131,16 @@ async function insertAccount(
   ]);
   if (!added) return 'address_taken';
 
-  const identity = { tenantId: tenant.id, userId: added.id, providerId: provider.id, subject };
+  // The person is the actor of what follows, as at a login.
+  const { ipAddress, traceId } = origin;
+  const { id: userId, userGuid } = added;
+  await setActor(query, JSON.stringify({ userId, userGuid, ipAddress, traceId }));
+  const identity = { tenantId: tenant.id, userId, providerId: provider.id, subject };
   const linked = await linkIdentity(query, { ...identity, email: address, isByRule: true });
   // Another request has linked it meanwhile: this transaction must not leave an account.
   if (linked === undefined) throw invalidIdToken();
 
-  return added.id;
+  return userId;
 }
 
 /** True if the token has each claim of the rule, with the same value. */

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { queryControl, transactControl } from '../../../control/database.ts';
 import { addedBy, requireNoFormerBuild } from '../../../control/former-builds.ts';
 import { bodyLimits } from '../../../lib/http/route.ts';
-import { problem } from '../../../lib/problems.ts';
+import { hasCode, problem } from '../../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import type { RequestContext } from '../../../tenancy/request-context.ts';
 import type { AuthServices } from '../auth-services.ts';
@@ -29,7 +29,7 @@ import { idTokenField } from './id-token-field.ts';
 import { type FoundIdentity, findIdentity, takeIdToken } from './identity-store.ts';
 
 /** The proof of a login by a provider. */
-export const byProvider: readonly string[] = ['idp'];
+const byProvider: readonly string[] = ['idp'];
 
 const enabledProviders = `
   select name, issuer, client_ids as "clientIds" from identity_providers
@@ -133,7 +133,7 @@ async function findLogin(
     try {
       await createAccount(services, context, checked);
     } catch (error) {
-      note(undefined, 'account_inactive');
+      if (hasCode(error, 'invalid_id_token')) note(undefined, 'account_inactive');
       throw error;
     }
   }
