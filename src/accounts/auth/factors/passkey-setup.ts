@@ -86,22 +86,27 @@ export function passkeySetUpRoutes(services: AuthServices): TenantRoute[] {
         const isChallenge = (sent: string) => sent === passkeyChallengeOf(token);
 
         let recoveryCodes: string[] = [];
-        const tokens = await notingWrongProof(services, context, afterFirstProof(challenge), async () => {
-          const made = await checkAttestation(context.tenant, passkey, isChallenge);
-          if (!made) throw problem('invalid_passkey');
+        const tokens = await notingWrongProof(
+          services,
+          context,
+          afterFirstProof(challenge),
+          async () => {
+            const made = await checkAttestation(context.tenant, passkey, isChallenge);
+            if (!made) throw problem('invalid_passkey');
 
-          const completion: Completion = {
-            method: 'pop',
-            prove: async (query, account) => {
-              if (account.factors > 0) throw problem('invalid_challenge');
-              await requireRoom(query, account.factors, addedBy.passkeys);
-              const id = await insertPasskey(query, owner, name, made);
-              if (id === undefined) throw problem('invalid_passkey');
-              recoveryCodes = await firstRecoveryCodes(query, owner, account.factors);
-            },
-          };
-          return completeLogin(services, context, challenge, owner, completion);
-        });
+            const completion: Completion = {
+              method: 'pop',
+              prove: async (query, account) => {
+                if (account.factors > 0) throw problem('invalid_challenge');
+                await requireRoom(query, account.factors, addedBy.passkeys);
+                const id = await insertPasskey(query, owner, name, made);
+                if (id === undefined) throw problem('invalid_passkey');
+                recoveryCodes = await firstRecoveryCodes(query, owner, account.factors);
+              },
+            };
+            return completeLogin(services, context, challenge, owner, completion);
+          },
+        );
         return { ...tokens, recoveryCodes };
       },
     }),

@@ -224,7 +224,7 @@ const otherWays = `
    where u.id = $2 and u.tenant_id = $1
      and (u.password_hash <> '${noPassword}'
        or exists (select from factors f where f.tenant_id = $1 and f.user_id = $2
-                     and f.kind = 'passkey' and f.confirmed_at is not null)
+                     and f.kind = 'passkey' and f.confirmed_at is not null and f.held_at is null)
        or exists (
          select from identities i
            join identity_providers p on p.tenant_id = i.tenant_id and p.id = i.provider_id

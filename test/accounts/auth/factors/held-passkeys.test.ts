@@ -170,12 +170,22 @@ describe('a passkey that a new password holds', () => {
   it('opens no session by the statements of a build that does not know of it', async () => {
     const { person, userId, id } = await addPerson();
     await resetPassword(person);
-    const attempt = (methods: string) =>
+    const [identity] = await controlSql<{ id: string }>(
+      world,
+      `with provider as (
+         insert into identity_providers (tenant_id, name, issuer, client_ids)
+         values (?, 'Staff', 'https://login.example.com', '{one}') returning id, tenant_id)
+       insert into identities (tenant_id, user_id, provider_id, subject)
+       select tenant_id, ?, id, 'one' from provider returning id`,
+      [world.acme.id, userId],
+    );
+    const attempt = (methods: string, identityId: string | null = null) =>
       controlSql(
         world,
         `with used as (update factors set last_used_at = now() where id = ? returning tenant_id, user_id)
-         insert into sessions (tenant_id, user_id, methods) select tenant_id, user_id, ?::text[] from used`,
-        [id, methods],
+         insert into sessions (tenant_id, user_id, methods, identity_id)
+         select tenant_id, user_id, ?::text[], ?::bigint from used`,
+        [id, methods, identityId],
       ).then(
         () => 'opened',
         error => String(error.message),
@@ -183,7 +193,7 @@ describe('a passkey that a new password holds', () => {
 
     expect(await attempt('{pop,user}')).to.include('this way to log in is held');
     expect(await attempt('{pwd,pop}')).to.equal('opened');
-    expect(await attempt('{idp,pop}')).to.equal('opened');
+    expect(await attempt('{idp,pop}', identity?.id)).to.equal('opened');
     await controlSql(world, 'update factors set held_at = null where user_id = ?', [userId]);
     expect(await attempt('{pop,user}')).to.equal('opened');
   });
