@@ -326,7 +326,7 @@ describe('drill: the lines for Compose in a real Docker', function () {
     const images = await terminal.type(
       `docker inspect -f '{{.Image}}' $(${compose} ps --quiet service-1 service-2)`,
     );
-    const built = await terminal.type(`docker image inspect -f '{{.Id}}' backoffice:0.2.0`);
+    const built = await terminal.type(`docker image inspect -f '{{.Id}}' backoffice:0.3.0`);
     expect(images.trim().split('\n')).to.deep.equal([built.trim(), built.trim()]);
   });
 

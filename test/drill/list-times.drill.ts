@@ -97,7 +97,7 @@ function sortsByTwo({ fields, key }: ListContract): string[] {
   return [...pairs, ...reversed].map(sort => `sort=${sort}&limit=50`);
 }
 
-/** Those of people and programs are in another database, and wanted in a request of their own. */
+/** Entries of people and programs want a request of their own: they are in another database. */
 const namesAllResources = (query: string): boolean => query.split('filter[Resource]=').length > 2;
 
 /** The parameters that only the list at a path has, with the values of a record. */
