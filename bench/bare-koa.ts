@@ -12,7 +12,7 @@ import { etag, fetchBody, fetchedBody } from './origin.ts';
 const headers = {
   'X-Request-Id': '00000000-0000-4000-8000-000000000000',
   'X-Content-Type-Options': 'nosniff',
-  'Cache-Control': 'private, no-cache',
+  'Cache-Control': 'private, no-cache, max-age=0, must-revalidate',
   'Referrer-Policy': 'no-referrer',
   'RateLimit-Limit': '1000000',
   'RateLimit-Remaining': '999999',

@@ -80,7 +80,9 @@ describe('activities', () => {
       const read = await admin.get(`${path}/${created.body.Id}`);
       expect(read.headers.get('etag')).to.match(/^"[\w-]{27}"$/);
       expect(created.headers.get('etag')).to.equal(read.headers.get('etag'));
-      expect(read.headers.get('cache-control')).to.equal('private, no-cache');
+      expect(read.headers.get('cache-control')).to.equal(
+        'private, no-cache, max-age=0, must-revalidate',
+      );
 
       const again = await admin.get(`${path}/${created.body.Id}`, {
         'If-None-Match': String(read.headers.get('etag')),

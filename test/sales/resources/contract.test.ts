@@ -551,7 +551,9 @@ describe('contract of the resources', () => {
         for (const url of [path, recordPath(record)]) {
           const { status, headers } = await admin.get(url);
           expect(status).to.equal(200);
-          expect(headers.get('cache-control')).to.equal('private, no-cache');
+          expect(headers.get('cache-control')).to.equal(
+            'private, no-cache, max-age=0, must-revalidate',
+          );
 
           const tag = String(headers.get('etag'));
           expect(tag).to.match(/^"[^"]+"$/);

@@ -7,6 +7,13 @@ import { Representation } from './representation.ts';
 const json = 'application/json; charset=utf-8';
 
 /**
+ * `Cache-Control` of what a token may read: a cache asks each time whether the response is
+ * current. `private, no-cache` says so; some caches inside programs keep by `max-age` alone, and
+ * would give the response to another token.
+ */
+const revalidated = 'private, no-cache, max-age=0, must-revalidate';
+
+/**
  * Sends the result of a handler: its status, and an `ETag` if clients may revalidate the
  * response.
  */
@@ -25,7 +32,7 @@ export function sendResponse(
   if (route.cache === 'revalidate') {
     const representation =
       result instanceof Representation ? result : Representation.of(result, route.volatile);
-    res.setHeader('Cache-Control', 'private, no-cache');
+    res.setHeader('Cache-Control', revalidated);
     addVary(res, 'Authorization');
     if (route.list) addVary(res, 'Accept'); // a list may also be CSV
     return sendRepresentation(ctx, representation, json);
