@@ -1,12 +1,14 @@
 import { expect } from 'chai';
 import {
   describeInBrowser,
+  execute,
   expectFits,
   isNearTop,
   type OpenPage,
   openAll,
   readClipboard,
   textContrasts,
+  tryOut,
 } from './browser.ts';
 
 describeInBrowser('documentation in a browser', (world, open) => {
@@ -105,5 +107,40 @@ describeInBrowser('documentation in a browser', (world, open) => {
     const next = page.locator('#postOrderStatuses');
     expect(await next.getByLabel(/^TypeScript of/).isVisible()).to.equal(true);
     expect(await next.getByLabel(/^curl of/).isVisible()).to.equal(false);
+  });
+
+  it('the explorer sends any of two codes, an operator and a sort as the service reads them, and fills in no id', async () => {
+    const { admin, guid } = world().acme;
+    const user = await world().login(world().acme);
+    for (const [Code, Rate] of [
+      ['LOW', 5],
+      ['MID', 12.5],
+      ['TOP', 25],
+    ]) {
+      await user.post('/api/v1/TaxCodes', { Code, Name: 'Rate', Rate });
+    }
+    const { page } = await open('/swagger', { viewport: { width: 1280, height: 800 } });
+    const login = page.locator('.login');
+    await login.getByLabel('Tenant').fill(guid);
+    await login.getByLabel('E-mail').fill(admin.email);
+    await login.getByLabel('Password').fill(admin.password);
+    await page.keyboard.press('Enter');
+    await page.getByText(`Logged in as ${admin.email}`).waitFor();
+
+    const list = await tryOut(page, 'getTaxCodes');
+    const row = (name: string) => list.locator(`tr[data-param-name="${name}"]`);
+    for (const [place, code] of ['LOW', 'TOP', 'MID'].entries()) {
+      await row('filter[Code]').getByRole('button', { name: 'Add string item' }).click();
+      await row('filter[Code]').locator('input').nth(place).fill(code);
+    }
+    await row('filter[Rate][gte]').locator('input').fill('10');
+    await row('sort').locator('select[multiple]').selectOption(['-Code', '-Rate']);
+    const response = await execute(page, list, '/api/v1/TaxCodes');
+    const removal = await tryOut(page, 'deleteTaxCodesById');
+
+    const found = (await response.json()) as { Code: string }[];
+    expect(found.map(({ Code }) => Code)).to.deep.equal(['TOP', 'MID']);
+    expect(await removal.locator('tr[data-param-name="id"] input').inputValue()).to.equal('');
+    await page.close();
   });
 });

@@ -26,7 +26,7 @@ const args = [
  */
 interface Window {
   document: {
-    documentElement: { scrollWidth: number; clientWidth: number };
+    documentElement: { scrollWidth: number; scrollHeight: number; clientWidth: number };
     querySelectorAll(selector: string): Iterable<Element>;
   };
   getComputedStyle(element: Element): {
@@ -147,9 +147,16 @@ async function openPage(
   return { page, browserErrors, origins };
 }
 
-/** Expands an operation of the explorer, and waits until its form can be filled in. */
+/**
+ * Expands an operation of the explorer, and waits until its form can be filled in. Swagger UI
+ * draws only the operations near the window, so the page is scrolled through.
+ */
 export async function tryOut(page: Page, operationId: string) {
   const operation = page.locator(`.opblock[id$="-${operationId}"]`);
+  await page.locator('.opblock').first().waitFor();
+  for (let top = 0; (await operation.count()) === 0; top += 300) {
+    await page.evaluate(scrolledTo, top);
+  }
   await operation.locator('.opblock-summary-control').click();
   await operation.getByRole('button', { name: 'Execute' }).waitFor();
   return operation;
@@ -176,6 +183,23 @@ export async function findViolations(page: Page): Promise<string[]> {
 }
 
 // The functions below run in the browser.
+
+/**
+ * Scrolls to a place, and resolves when the page is drawn there.
+ * @throws {Error} below the end of the page
+ */
+function scrolledTo(top: number): Promise<void> {
+  const { document, scrollTo, requestAnimationFrame } = globalThis as unknown as Window & {
+    scrollTo(left: number, top: number): void;
+    requestAnimationFrame(callback: () => void): void;
+  };
+  if (top > document.documentElement.scrollHeight) throw new Error('no such operation');
+
+  scrollTo(0, top);
+  return new Promise(resolve =>
+    requestAnimationFrame(() => requestAnimationFrame(() => resolve())),
+  );
+}
 
 export function openAll(): void {
   const { document } = globalThis as unknown as Window;

@@ -190,7 +190,8 @@ async function streamOf(response: Response): Promise<ReadableStream<Uint8Array>>
 type StreamEvent = Partial<Record<'id' | 'event' | 'data' | 'retry', string>>;
 
 /**
- * Yields the complete events of a stream.
+ * Yields the complete events of a stream, and an empty one for each comment, which says that the
+ * stream is alive.
  * @throws {TypeError} when it is silent for too long
  */
 async function* readEvents(
@@ -200,6 +201,7 @@ async function* readEvents(
   const decoder = new TextDecoder();
   const reader = body.getReader();
   let text = '';
+  let event: StreamEvent = {};
 
   try {
     for (;;) {
@@ -207,21 +209,28 @@ async function* readEvents(
       if (done) return;
 
       text += decoder.decode(value, { stream: true });
-      const events = text.split('\n\n');
-      text = events.pop() ?? '';
-      yield* events.map(eventOf);
+      const lines = text.split('\n');
+      text = lines.pop() ?? '';
+
+      for (const line of lines) {
+        if (line === '') {
+          yield event;
+          event = {};
+        } else if (line.startsWith(':')) {
+          yield {};
+        } else {
+          event = { ...event, ...fieldOf(line) };
+        }
+      }
     }
   } finally {
     void reader.cancel().catch(() => {});
   }
 }
 
-function eventOf(text: string): StreamEvent {
-  const fields = text.split('\n').map(line => {
-    const [name = '', ...rest] = line.split(': ');
-    return [name, rest.join(': ')];
-  });
-  return Object.fromEntries(fields);
+function fieldOf(line: string): StreamEvent {
+  const [name = '', ...rest] = line.split(': ');
+  return { [name]: rest.join(': ') };
 }
 
 /** Returns the reason in the last event of a stream. */

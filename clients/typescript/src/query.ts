@@ -3,35 +3,64 @@
  * operators, or with null if records may have no value. Operators may also stand beside the
  * filter, under `filter[Field]`.
  */
-export type WithConditions<Query> = Query extends { filter?: infer Filter }
-  ? Omit<Query, 'filter' | `filter[${string}]`> & {
+export type WithConditions<Query> = Query extends Filtered
+  ? Omit<Query, `filter[${string}]`> & {
       filter?:
-        | { [Field in keyof Filter]: Condition<Filter[Field], OperatorsOf<Query, Field & string>> }
+        | {
+            [Field in FilteredFields<Query>]?: Condition<
+              ValueOf<Query, Field>,
+              OperatorsOf<Query, Field>
+            >;
+          }
         | undefined;
     } & {
-      [Field in keyof Filter as `filter[${Field & string}]`]?:
-        | OperatorsOf<Query, Field & string>
+      [Field in FilteredFields<Query> as `filter[${Field}]`]?:
+        | OperatorsOf<Query, Field>
         | undefined;
     }
   : Query;
 
+/** The parameters of a list: every list has `sort`, and takes filters. */
+interface Filtered {
+  sort?: unknown;
+}
+
+/** The fields of the parameters `filter[Field]`, which those with operators have, too. */
+type FilteredFields<Query> = keyof Query extends infer Name
+  ? Name extends `filter[${infer Field}]`
+    ? Field extends `${string}]${string}`
+      ? never
+      : Field
+    : never
+  : never;
+
 /** The conditions of one field. */
-type Condition<Values, Operators> =
-  | ValueOf<Values, Operators>
-  | Iterable<ValueOf<Values, Operators>>
+type Condition<Value, Operators> =
+  | Value
+  | Iterable<Value>
   | Operators
   | ('null' extends keyof Operators ? null : never)
   | undefined;
 
-type ValueOf<Values, Operators> =
-  | Exclude<Values, readonly unknown[] | undefined>
-  | (Date extends Operators[keyof Operators] ? Date : never);
-
-/** The operators of a field; a time may be a Date. */
-type OperatorsOf<Query, Field extends string> = Query extends {
-  [Name in `filter[${Field}]`]?: infer Operators;
+/** A value of a field; a time may be a Date. */
+type ValueOf<Query, Field extends string> = Query extends {
+  [Name in `filter[${Field}]`]?: infer Values;
 }
-  ? Timed<NonNullable<Operators>>
+  ?
+      | (NonNullable<Values> extends readonly (infer Value)[] ? Value : never)
+      | (Date extends OperatorsOf<Query, Field>[keyof OperatorsOf<Query, Field>] ? Date : never)
+  : never;
+
+/** The operators of a field, never if it has none; a time may be a Date. */
+type OperatorsOf<Query, Field extends string> =
+  OperatorNames<keyof Query, Field> extends never
+    ? never
+    : Timed<{
+        [Name in keyof Query as OperatorNames<Name, Field>]?: Query[Name];
+      }>;
+
+type OperatorNames<Name, Field extends string> = Name extends `filter[${Field}][${infer Operator}]`
+  ? Operator
   : never;
 
 /** Of the texts that are compared, times are those without a prefix. */

@@ -58,6 +58,8 @@ interface Stream extends StreamRequest {
   /** True if the stream may have more changes to send. */
   isStale: boolean;
   sentAt: number;
+  /** True if changes were passed by since the last id that the client has received. */
+  hasMoved: boolean;
 }
 
 interface Followed {
@@ -105,7 +107,7 @@ export class ChangeStreams {
   begin(request: StreamRequest, sink: EventSink): void {
     const { guid } = request.tenant;
     const followed = this.#followed.get(guid) ?? this.#follow(guid);
-    const state = { isBusy: false, isStale: true, sentAt: performance.now() };
+    const state = { isBusy: false, isStale: true, sentAt: performance.now(), hasMoved: false };
     const stream: Stream = { ...request, ...state, sink, cursor: request.after };
     followed.streams.add(stream);
     sink.onClose(() => {
@@ -180,13 +182,16 @@ export class ChangeStreams {
   async #send({ feed, read }: Followed, stream: Stream): Promise<void> {
     while (stream.isStale && !stream.sink.isClosed) {
       stream.isStale = false;
-      const { events, last, isEnd } = await this.#readEvents(feed, stream);
+      const { events, readCount, last, isEnd } = await this.#readEvents(feed, stream);
 
       if (events !== '') {
         if (await this.#endIfForbidden(stream)) return;
         if (await this.#endIfOtherEntity(read, stream)) return;
         stream.sentAt = performance.now();
+        stream.hasMoved = false;
         await stream.sink.send(events);
+      } else if (readCount > 0) {
+        stream.hasMoved = true;
       }
 
       stream.cursor = last;
@@ -199,9 +204,9 @@ export class ChangeStreams {
    * while it is sent.
    */
   async #readEvents(feed: TenantFeed, stream: Stream) {
-    const { changes, last, isEnd } = await feed.read(stream.cursor, stream.filter);
+    const { changes, ...page } = await feed.read(stream.cursor, stream.filter);
     const events = await this.#inTurn(() => this.#encode(changes, stream));
-    return { events, last, isEnd };
+    return { ...page, events };
   }
 
   /**
@@ -271,11 +276,18 @@ function retry(): string {
   return `retry: ${1_000 + randomInt(4_000)}\n`;
 }
 
-// The cursor of a client whose filter lets nothing pass moves, too, so that it does not expire.
+/**
+ * Sends a comment, without an empty line: some readers take that for an event. Only where
+ * changes were passed by, the place behind them follows as an event without data, so that the
+ * cursor of a client whose filter lets nothing pass does not expire.
+ */
 function keepAlive(stream: Stream): void {
   if (stream.isBusy || performance.now() - stream.sentAt < quietMs) return;
+
+  const place = stream.hasMoved ? `id: ${idOf(stream)}\n\n` : '';
   stream.sentAt = performance.now();
-  void stream.sink.send(`: nothing new\nid: ${idOf(stream)}\n\n`);
+  stream.hasMoved = false;
+  void stream.sink.send(`: nothing new\n${place}`);
 }
 
 function end({ sink }: Stream, reason: EndReason): void {

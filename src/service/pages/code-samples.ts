@@ -93,7 +93,7 @@ export function clientSample(endpoint: Endpoint, values: SampleValues): string {
   if (id === 'getDataGenerateToken') return tokenSample(path);
 
   const [first = 'Id', second = first] = Object.keys(response.body?.schema.properties ?? {});
-  if (response.isList && parameters.some(({ name }) => name === 'filter')) {
+  if (response.isList && parameters.some(({ name }) => name === 'sort')) {
     return `for await (const record of office.all(${literal(path)}))\n  console.log(record.${first}, record.${second});`;
   }
 

@@ -1,6 +1,7 @@
 import {
   type Include,
   type ListContract,
+  type Operator,
   operatorsOf,
   sortableNames,
   takesFlag,
@@ -15,7 +16,7 @@ import type { Json } from './openapi-schemas.ts';
 
 /**
  * The parameters that a list takes beside those of its own: `limit`, `after`, `sort`, `q`,
- * `filter` and its operators.
+ * and one for each filter.
  */
 export function listParameters({ list }: TenantRoute): Json[] {
   if (!list) return [];
@@ -32,8 +33,7 @@ export function listParameters({ list }: TenantRoute): Json[] {
     searchParameter(list),
     bomParameter,
     ...includeParameter(list),
-    equalityParameter(fields),
-    ...fields.filter(field => operatorsOf(field).length > 0).map(operators),
+    ...fields.flatMap(filterParameters),
   ];
 }
 
@@ -112,78 +112,69 @@ function searchParameter({ search }: ListContract): Json {
   return { name: 'q', ...inQuery, description, schema: { type: 'string' } };
 }
 
-function equalityParameter(fields: ListField[]): Json {
-  const [first] = fields;
-  const properties = Object.fromEntries(
-    fields.map(field => [field.name, oneOrMore(valueSchema(field))]),
-  );
-
-  return {
-    name: 'filter',
+/**
+ * The parameters of the filters by a field: one for each name that a request may have, because
+ * programs that read the document send a list in an object in as many ways as there are programs.
+ */
+function filterParameters(field: ListField): Json[] {
+  const name = `filter[${field.name}]`;
+  const equality = {
+    name,
     ...inQuery,
-    description:
-      'Return only records with this value in a field: `filter[Field]=value`. Repeated for ' +
-      'one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has ' +
-      'the value among them.',
-    style: 'deepObject',
+    description: meanings.equal(field),
+    style: 'form',
     explode: true,
-    schema: { type: 'object', properties, additionalProperties: false },
-    examples: {
-      none: { value: {} },
-      one: { value: first ? { [first.name]: kinds[first.kind][1] } : {} },
-    },
+    schema: { type: 'array', items: valueSchema(field) },
   };
+
+  const others = operatorsOf(field).map(operator => ({
+    name: `${name}[${operator}]`,
+    ...inQuery,
+    description: meanings[operator](field),
+    schema: takesFlag(operator) ? { type: 'boolean' } : valueSchema(field),
+  }));
+
+  return [equality, ...others];
 }
 
-function operators(field: ListField): Json {
-  const names = operatorsOf(field);
-  const properties = Object.fromEntries(
-    names.map(name => [name, takesFlag(name) ? { type: 'boolean' } : valueSchema(field)]),
-  );
-
-  return {
-    name: `filter[${field.name}]`,
-    ...inQuery,
-    description:
-      `Return only records whose \`${field.name}\` compares so: ` +
-      `${names.map(name => `\`filter[${field.name}][${name}]=…\``).join(', ')}.` +
-      (field.isNullable
-        ? ' `orNull=true` beside another one adds the records without a value.'
-        : ''),
-    style: 'deepObject',
-    explode: true,
-    schema: { type: 'object', properties, additionalProperties: false },
-    examples: { none: { value: {} } },
-  };
-}
-
-/** The schema of the values of a field, and one of them. */
-const kinds: Record<ListFieldKind, readonly [schema: Json, example: unknown]> = {
-  text: [{ type: 'string' }, 'EUR'],
-  code: [{ type: 'string' }, 'EUR'],
-  email: [{ type: 'string' }, 'nora@example.com'],
-  choice: [{ type: 'string' }, 'EUR'],
-  integer: [{ type: 'integer' }, 1],
-  decimal: [{ type: 'number' }, 20],
-  boolean: [{ type: 'boolean' }, true],
-  timestamp: [
-    {
-      description: 'A time, or a date alone: that day in UTC.',
-      anyOf: [
-        { type: 'string', format: 'date-time' },
-        { type: 'string', format: 'date' },
-      ],
-    },
-    '2026-01-31T12:00:00Z',
-  ],
-  uuid: [{ type: 'string', format: 'uuid' }, '0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e'],
+/** The records that a filter by a field finds, by its operator. */
+const meanings: Readonly<Record<Operator, (field: ListField) => string>> = {
+  equal: ({ name, isList }) =>
+    isList
+      ? `Only records that have this value, or any of several, among their \`${name}\`.`
+      : `Only records with this \`${name}\`, or with any of several.`,
+  gte: ({ name }) => `Only records whose \`${name}\` is this value or a greater one.`,
+  lte: ({ name }) => `Only records whose \`${name}\` is this value or a smaller one.`,
+  gt: ({ name }) => `Only records whose \`${name}\` is greater than this value.`,
+  lt: ({ name }) => `Only records whose \`${name}\` is smaller than this value.`,
+  prefix: ({ name }) => `Only records whose \`${name}\` begins with this text, in any letter case.`,
+  contains: ({ name }) =>
+    `Only records whose \`${name}\` has this text somewhere, in any letter case.`,
+  null: ({ name }) =>
+    `With \`true\`, only records without a value in \`${name}\`; with \`false\`, only those with one.`,
+  orNull: ({ name }) =>
+    `With \`true\`, beside another filter by \`${name}\`: also the records without a value in it.`,
 };
 
-/** Several values of a field are sent as a parameter each, for which OpenAPI has no style. */
-function oneOrMore(value: Json): Json {
-  return { anyOf: [value, { type: 'array', items: value, minItems: 1 }] };
-}
+/** The schemas of the values of a field. */
+const kinds: Record<ListFieldKind, Json> = {
+  text: { type: 'string' },
+  code: { type: 'string' },
+  email: { type: 'string' },
+  choice: { type: 'string' },
+  integer: { type: 'integer' },
+  decimal: { type: 'number' },
+  boolean: { type: 'boolean' },
+  timestamp: {
+    description: 'A time, or a date alone: that day in UTC.',
+    anyOf: [
+      { type: 'string', format: 'date-time' },
+      { type: 'string', format: 'date' },
+    ],
+  },
+  uuid: { type: 'string', format: 'uuid' },
+};
 
 function valueSchema({ kind, values }: ListField): Json {
-  return { ...kinds[kind][0], ...(kind === 'choice' && { enum: values }) };
+  return { ...kinds[kind], ...(kind === 'choice' && { enum: values }) };
 }

@@ -36,11 +36,27 @@ function methodName(method: string): Html {
 function parameterTables({ parameters }: Endpoint): Html {
   const isShared = (name: string): boolean => /^(sort|q|bom|filter.*)$/.test(name);
   const own = parameters.filter(({ name }) => !isShared(name));
-  const shared = parameters.filter(({ name }) => isShared(name));
+  const shared = withOperators(parameters.filter(({ name }) => isShared(name)));
   const ownTable = own.length > 0 ? html`<h3>Parameters</h3>${parameterTable(own)}` : html``;
   if (shared.length === 0) return ownTable;
   return html`${ownTable}<details><summary>Sort, filter and search</summary>
 <p>As <a href="/docs/guide/lists">every list</a>.</p>${parameterTable(shared)}</details>`;
+}
+
+/** The filters of a field as one parameter, whose description names the operators. */
+function withOperators(parameters: readonly Parameter[]): Parameter[] {
+  const operator = /^(filter\[\w+\])\[(\w+)\]$/;
+  const fields = parameters.filter(({ name }) => !operator.test(name));
+
+  return fields.map(field => {
+    const names = parameters
+      .map(({ name }) => operator.exec(name))
+      .filter(found => found?.[1] === field.name)
+      .map(found => `\`[${found?.[2]}]\``);
+    if (names.length === 0) return field;
+
+    return { ...field, description: `${field.description} Also with ${names.join(', ')}.` };
+  });
 }
 
 function requestBody({ body }: Endpoint): Html | undefined {

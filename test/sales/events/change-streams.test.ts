@@ -10,6 +10,26 @@ import { settle } from '../../support/settle.ts';
 import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
 import { type Following, follow } from './follow.ts';
 
+/**
+ * Follows countries. Returns the text of the stream until its comment, and what comes with it.
+ */
+async function followQuietly(client: Client): Promise<{ text: Promise<string> }> {
+  const abort = new AbortController();
+  const response = await fetch(`${client.url}/api/v1/Changes/stream?resource=Country`, {
+    headers: { Authorization: `Bearer ${client.tokens?.accessToken}` },
+    signal: abort.signal,
+  });
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+
+  const readText = async (): Promise<string> => {
+    let text = '';
+    while (!text.includes('nothing new')) text += (await reader?.read())?.value;
+    abort.abort();
+    return text;
+  };
+  return { text: readText() };
+}
+
 describe('the stream of changes', () => {
   const world = useWorld();
   const admin = useLogin(world, 'acme');
@@ -87,6 +107,25 @@ describe('the stream of changes', () => {
 
     await writing;
     expect(names).to.deep.equal(expected);
+  });
+
+  // The service sends the comment when a stream had no event for 15 s.
+  it('a quiet stream sends a comment without an empty line, and an event without data only where its place has moved', async () => {
+    const globex = await world.login(world.globex);
+    await settleAll();
+    const untouched = await followQuietly(globex);
+    const passedBy = await followQuietly(admin);
+    const { body } = await create('passed by');
+
+    expect(await untouched.text).to.match(/^retry: \d+\nid: \S+\n\n: nothing new\n$/);
+    const [, began = '', moved = ''] =
+      /^retry: \d+\nid: (\S+)\n\n: nothing new\nid: (\S+)\n\n$/.exec(await passedBy.text) ?? [];
+
+    const before = await start(admin, '', { 'Last-Event-ID': began });
+    const after = await start(admin, '', { 'Last-Event-ID': moved });
+    await create('later');
+    expect((await before.next())?.data.Key).to.equal(String(body.Id));
+    expect((await after.next())?.data.Key).not.to.equal(String(body.Id));
   });
 
   it('nobody receives the changes of another tenant', async () => {
