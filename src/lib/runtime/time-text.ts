@@ -17,12 +17,19 @@ export function toRfc3339(text: string): string {
 }
 
 /**
+ * Returns a time with `T` in place of the space that databases print; other texts as they are.
+ */
+export function withT(text: string): string {
+  return text.trim().replace(/^(\d{4}-\d\d-\d\d) (?=\d)/, '$1T');
+}
+
+/**
  * Reads a time that a command names: in the forms that requests have, with a space in place of
  * `T`, as psql prints it.
  * @returns undefined for any other text, such as a time without its zone, or 30 February
  */
 export function readTime(text: string): Date | undefined {
-  const spelled = text.trim().replace(/^(\d{4}-\d\d-\d\d) (?=\d)/, '$1T');
+  const spelled = withT(text);
   const [day] = /^\d{4}-\d\d-\d\d/.exec(spelled) ?? [];
   const time = toRfc3339(spelled);
   if (day === undefined || !isoTime.test(time)) return undefined;

@@ -5,13 +5,14 @@ import { lengths, text } from '../../lib/http/request/fields.ts';
 import { camelCase, pascalCase } from '../../lib/runtime/casing.ts';
 import { inexactNumber, type ReadNumber, readDecimal } from '../../lib/runtime/exact-number.ts';
 import type { FieldError, FieldErrors } from '../../lib/runtime/field-error.ts';
+import { withT } from '../../lib/runtime/time-text.ts';
 import type { References } from '../resources/rest/references.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { fileError, type ImportError, type RowError } from './import-report.ts';
 import type { CsvRecord } from './read-csv.ts';
 
 /** The way in which the text of a cell becomes the JSON value of its field. */
-type Kind = 'text' | 'number' | 'boolean' | 'numbers';
+type Kind = 'text' | 'number' | 'boolean' | 'time' | 'numbers';
 
 interface Column {
   readonly field: string;
@@ -336,6 +337,7 @@ function numberError(cell: string, hasDecimalComma: boolean): FieldError | undef
 function parseCell({ kind }: Column, cell: string, hasDecimalComma: boolean): unknown {
   const text = readText(cell);
   if (kind === 'text') return text;
+  if (kind === 'time') return withT(text);
   const trimmed = text.trim();
   if (kind === 'number') return readNumber(trimmed, hasDecimalComma).number ?? text;
   if (kind === 'boolean') {
@@ -354,6 +356,7 @@ function readNumber(text: string, hasDecimalComma: boolean): ReadNumber {
 
 interface Schema {
   type?: string | string[];
+  format?: string;
   anyOf?: Schema[];
 }
 
@@ -365,7 +368,7 @@ function kindsOf(contract: z.ZodObject, references: References): Map<string, Col
   return new Map(
     Object.entries(properties).map(([field, schema]) => {
       const types = typesOf(schema);
-      const kind = kindOf(types);
+      const kind = isTime(schema) ? 'time' : kindOf(types);
       const property = camelCase(field);
       const { to, title = to?.unique } = references[property] ?? {};
       const reference = to && 'id' in to.key ? property : undefined;
@@ -388,6 +391,10 @@ function kindsOf(contract: z.ZodObject, references: References): Map<string, Col
  */
 function typesOf({ type = [], anyOf = [] }: Schema): string[] {
   return [...[type].flat(), ...anyOf.flatMap(typesOf)];
+}
+
+function isTime({ format, anyOf = [] }: Schema): boolean {
+  return format === 'date-time' || anyOf.some(isTime);
 }
 
 function kindOf(types: readonly string[]): Kind {

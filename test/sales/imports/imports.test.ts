@@ -65,6 +65,22 @@ describe('imports of CSV files', () => {
     [9, '', 'wrong_format'],
   ];
 
+  it('a time of a file may have a space in place of T, as databases print it, and needs its zone', async () => {
+    const times = ['2026-12-01 01:00:00+01', '2026-12-01 00:00:00.000000Z', '2026-12-01 00:00:00'];
+    const rows = times.map((time, at) => `9,${at},${time}`).join('\n');
+    const file = `SystemOptionTypeId,Value,CreatedAt\n${rows}\n`;
+
+    const report = await importFile(admin, 'resource=SystemOption&atomic=false&ids=own', file);
+    const { body } = await admin.get('/api/v1/SystemOptions?filter[SystemOptionTypeId]=9&sort=Id');
+
+    expect(body.map(({ CreatedAt }: { CreatedAt: string }) => CreatedAt)).to.deep.equal([
+      '2026-12-01T00:00:00.000Z',
+      '2026-12-01T00:00:00.000Z',
+    ]);
+    expect(report.Errors).to.have.length(1);
+    expect(report.Errors[0]).to.include({ Line: 4, Field: 'CreatedAt', Code: 'wrong_format' });
+  });
+
   it('an atomic import with one refused row changes nothing, and names the line and field of every error', async () => {
     const before = await countAudit();
     const rejected = await importFile(admin, 'resource=Currency', mixed);
