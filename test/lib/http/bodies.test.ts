@@ -190,6 +190,9 @@ describe('request bodies', () => {
         const response = await admin.post(path, padded({ Title: 'Larger' }, 64 * kibibyte + 1));
         expectProblem(response, 413, 'payload_too_large');
         expect(response.headers.get('connection')).to.equal('close');
+        // A client would wait for that time, and send the body again.
+        expect(response.headers.get('ratelimit-reset')).to.equal(null);
+        expect(response.headers.get('ratelimit')).to.include('"Global";r=');
         expectProblem(
           await admin.put(`${path}/1`, padded({ Title: 'Larger' }, 64 * kibibyte + 1)),
           413,

@@ -7,6 +7,7 @@ import type { HttpContext, HttpMiddleware } from '../../request-state.ts';
 import type { FieldError, FieldErrors } from '../../runtime/field-error.ts';
 import { traceIdOf } from '../../tracing/trace-requests.ts';
 import { closeGently } from '../response/close-gently.ts';
+import { removeRateHeaders } from './rate-limit/rate-headers.ts';
 
 declare module '../../request-state.ts' {
   interface RequestState {
@@ -65,6 +66,7 @@ function renderProblem(ctx: HttpContext, rendered: Problem): void {
     closeGently(ctx.res);
   }
   ctx.remove('ETag');
+  if (status === 413) removeRateHeaders(ctx);
   ctx.type = 'application/problem+json';
 
   const seconds = ctx.res.getHeader('Retry-After');

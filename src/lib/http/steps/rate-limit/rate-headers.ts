@@ -41,6 +41,16 @@ export function setRateHeaders({ res }: HttpContext, policy: RatePolicy, resetMs
 }
 
 /**
+ * Removes the three headers of one limit from the response of a request that cannot succeed:
+ * some clients wait for `RateLimit-Reset`, and send the request again.
+ */
+export function removeRateHeaders(ctx: HttpContext): void {
+  for (const name of ['RateLimit-Limit', 'RateLimit-Remaining', 'RateLimit-Reset']) {
+    ctx.remove(name);
+  }
+}
+
+/**
  * Adds to `RateLimit` and `RateLimit-Policy` the limit that `RateLimit-Limit`,
  * `RateLimit-Remaining` and `RateLimit-Reset` describe. These three have the state of one
  * limit, and the two of each limit that has counted the request, in the syntax of structured
