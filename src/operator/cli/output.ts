@@ -129,8 +129,25 @@ export function printLine(text: string): void {
 function documentText(document: unknown, indent?: number): string {
   if (outputFormat() !== 'yaml') return JSON.stringify(document, null, indent);
   // The module is loaded when it is needed.
-  const { stringify } = createRequire(import.meta.url)('yaml') as typeof import('yaml');
-  return `${indent === undefined ? '---\n' : ''}${stringify(document, { lineWidth: 0 }).trimEnd()}`;
+  const yaml = createRequire(import.meta.url)('yaml') as typeof import('yaml');
+  const text = yamlText(document, yaml);
+  return `${indent === undefined ? '---\n' : ''}${text.trimEnd()}`;
+}
+
+/**
+ * Writes a document of YAML that readers of YAML 1.1 and 1.2 read alike: in 1.1, `no` without
+ * quotes is false, `12:30` a number, and `=` a type of its own.
+ */
+function yamlText(document: unknown, { Document, visit }: typeof import('yaml')): string {
+  const yaml = new Document(document, { compat: 'yaml-1.1' });
+
+  visit(yaml, {
+    Scalar(_, node) {
+      if (node.value === '=') node.type = 'QUOTE_DOUBLE';
+    },
+  });
+
+  return yaml.toString({ lineWidth: 0 });
 }
 
 /**
