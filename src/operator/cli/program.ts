@@ -160,14 +160,44 @@ function addExamples(command: Command, lines: readonly string[]): void {
   command.addHelpText('after', () => examplesText(lines));
 }
 
+/**
+ * Returns the examples with their comments beside them, or where that would be too wide, with
+ * each comment above its command, and long commands on several lines.
+ */
 function examplesText(lines: readonly string[]): string {
-  const commands = lines.map(line => line.replace(/ # .*/, ''));
-  const width = Math.max(...commands.map(({ length }) => length));
-  const texts = lines.map((line, at) => {
-    const comment = / # .*/.exec(line)?.[0] ?? '';
-    return `  bin/backoffice ${commands[at]?.padEnd(comment ? width : 0)}${comment && ` ${comment}`}`;
+  const examples = lines.map(line => {
+    const [, command = line, comment = ''] = /^(.*?) # (.*)$/.exec(line) ?? [];
+    return { command: `bin/backoffice ${command.trimEnd()}`, comment };
   });
+
+  const width = Math.max(...examples.map(({ command }) => command.length));
+  const beside = examples.map(({ command, comment }) =>
+    comment === '' ? `  ${command}` : `  ${command.padEnd(width)}  # ${comment}`,
+  );
+  const fits = beside.every(({ length }) => length <= defaultWidth);
+  const texts = fits ? beside : examples.flatMap(exampleLines);
+
   return `\nExamples:\n${texts.join('\n')}`;
+}
+
+function exampleLines({ command, comment }: { command: string; comment: string }): string[] {
+  const comments = comment === '' ? [] : wrap(comment, defaultWidth - 4);
+  return [...comments.map(line => `  # ${line}`), ...continuedLines(command)];
+}
+
+/** Breaks a command before options and redirections, as a shell takes it. */
+function continuedLines(command: string): string[] {
+  const lines: string[] = [];
+
+  for (const part of command.split(/ (?=--|[<>])/)) {
+    const last = lines.at(-1);
+    const joined = `${last} ${part}`;
+    // The backslash needs two columns more.
+    if (last !== undefined && joined.length + 2 <= defaultWidth) lines[lines.length - 1] = joined;
+    else lines.push(`${last === undefined ? '  ' : '    '}${part}`);
+  }
+
+  return lines.map((line, at) => (at < lines.length - 1 ? `${line} \\` : line));
 }
 
 const examples = `

@@ -42,13 +42,14 @@ const consoleOperation = defineOperation({
   help: {
     description: 'show the fleet in a browser, and run commands there, until Ctrl-C',
     examples: ['console', 'console --port 7070 --read-only', 'console --allow support,resume'],
-    more: `It listens on this machine only, and prints an address that works once. From another machine, log in to this one with
-  ssh -L 7070:127.0.0.1:7070 <host>, start console --port 7070 there, and open the address here.
+    more: `It listens on this machine only, and prints an address that works once. From another machine, log in to this one as below, start console --port 7070 there, and open the address here:
+  ssh -L 7070:127.0.0.1:7070 <host>
 
 The sets: view runs the commands that only read; support user, session and key; migrate runs migrate, rollback and runs.
 
 For a team, put it behind a proxy that knows who somebody is, and removes the header from what clients send:
-  console --host 0.0.0.0 --port 7070 --trusted-proxy 10.0.0.7 --user-header X-Forwarded-Email
+  console --host 0.0.0.0 --port 7070 --trusted-proxy 10.0.0.7 \\
+    --user-header X-Forwarded-Email
 Each change then needs a reason, and the log of operators has the name of the user.
 
 Ctrl-C ends it; commands that it runs end as on the command line.`,

@@ -22,8 +22,14 @@ function helpOf(command: Command): string {
   return help;
 }
 
+/** The calls in the examples of a help, each on one line. */
+function examplesIn(help: string): string[] {
+  const joined = help.replace(/ \\\n +/g, ' ');
+  return [...joined.matchAll(/^ {2}bin\/backoffice (.*)$/gm)].map(([, line = '']) => line);
+}
+
 describe('help of the command line', () => {
-  it('the help of each command has examples, and the program accepts each of them as a call of that command', async () => {
+  it('the help of each command has examples in 80 columns, and the program accepts each of them as a call of that command', async () => {
     const program = await createProgram(() => true);
     const operations = new Set(
       (await Promise.all(catalogue.map(operationsOf))).flat().map(({ name }) => name),
@@ -51,9 +57,11 @@ describe('help of the command line', () => {
     const help = helpOf(program);
 
     for (const { path, command } of commands) {
-      const examples = [...helpOf(command).matchAll(/^ {2}bin\/backoffice (.*)$/gm)].map(
-        ([, line = '']) => line,
-      );
+      const help = helpOf(command);
+      const examples = examplesIn(help);
+      for (const line of help.split('\n')) {
+        expect(line.length, `${path}: ${line}`).to.be.at.most(80);
+      }
       expect(examples, `examples in the help of ${path}`).to.not.deep.equal([]);
 
       for (const line of [...examples]) {
@@ -63,7 +71,7 @@ describe('help of the command line', () => {
       }
     }
 
-    for (const [, line = ''] of help.matchAll(/^ {2}bin\/backoffice (.*)$/gm)) {
+    for (const line of examplesIn(help)) {
       await program.parseAsync(shellWords(line), { from: 'user' });
     }
   });
