@@ -3168,6 +3168,8 @@ export interface components {
         Change: {
             /** @description The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It changes only with what the caller may see. */
             Id: string;
+            /** @description The id of the change, the same for every reader, in the stream and in the header `webhook-id` of each message about it: by it you know what you have already. */
+            EventId: string;
             /** @description The resource and what happened, such as `country.updated`. */
             Type: string;
             /** @description The name of the resource, such as `Country`. */
@@ -16059,8 +16061,8 @@ export interface operations {
                 };
                 content: {
                     /**
-                     * @example id: mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w
-                     *     data: {"Id":"mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w","Type":"country.created","Resource":"Country","Key":"GB","Action":"create","At":"2026-01-05T09:30:00.000Z","UserGuid":null,"Fields":[],"Href":"/api/v1/Countries/code/GB"}
+                     * @example id: mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w-0k7d2x
+                     *     data: {"Id":"mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w-0k7d2x","EventId":"evt_mihq2bwc-5k1-1-2c-hmsx3t9q0w","Type":"country.created","Resource":"Country","Key":"GB","Action":"create","At":"2026-01-05T09:30:00.000Z","UserGuid":null,"Fields":[],"Href":"/api/v1/Countries/code/GB"}
                      */
                     "text/event-stream": string;
                 };
@@ -16109,7 +16111,8 @@ export interface operations {
                     /**
                      * @example [
                      *       {
-                     *         "Id": "mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w",
+                     *         "Id": "mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w-0k7d2x",
+                     *         "EventId": "evt_mihq2bwc-5k1-1-2c-hmsx3t9q0w",
                      *         "Type": "country.created",
                      *         "Resource": "Country",
                      *         "Key": "GB",

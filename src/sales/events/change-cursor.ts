@@ -55,6 +55,23 @@ export function parseCursor(text: string): Cursor | undefined {
   return { madeIn, era, xid, kind, id, madeAt };
 }
 
+const eventPrefix = 'evt_';
+
+/**
+ * Returns the id of the change before a cursor, which is the same for every reader, in the
+ * feed, in streams and in all messages of webhooks, also after a move of the tenant. It is the
+ * place of the change, without the era in which it was read.
+ */
+export function eventIdOf(cursor: Cursor): string {
+  return `${eventPrefix}${cursorText(cursor).split('-').slice(1).join('-')}`;
+}
+
+/** Returns the place after the change of an id; undefined for any other text. */
+export function parseEventId(text: string): Cursor | undefined {
+  if (!text.startsWith(eventPrefix)) return undefined;
+  return parseCursor(`0-${text.slice(eventPrefix.length)}`);
+}
+
 /** The place of a cursor in the order of changes. */
 type Place = Pick<Cursor, 'era' | 'xid' | 'kind' | 'id'>;
 

@@ -4,7 +4,7 @@ import { Representation, versionTag } from '../../lib/http/response/representati
 import { snakeCase } from '../../lib/runtime/casing.ts';
 import { changeActions, toTimestamp } from '../audit/audit-log.ts';
 import { idsShownTo, isForEntity } from '../resources/rest/named-entities.ts';
-import type { Cursor } from './change-cursor.ts';
+import { type Cursor, eventIdOf } from './change-cursor.ts';
 import { type ChangeFilter, type ChangeSource, changeSources } from './change-sources.ts';
 import type { ScannedRow } from './change-statement.ts';
 import { readerCursorText } from './reader-cursor.ts';
@@ -15,6 +15,7 @@ type Row = Record<string, unknown>;
 export const changeView = describeFields(
   {
     Id: z.string(),
+    EventId: z.string(),
     Type: z.string(),
     Resource: z.string(),
     Key: z.string(),
@@ -30,6 +31,9 @@ export const changeView = describeFields(
     Id:
       'The cursor after the change: send it as `after`, or as `Last-Event-ID` of the stream. It changes only with what ' +
       'the caller may see.',
+    EventId:
+      'The id of the change, the same for every reader, in the stream and in the header `webhook-id` of each message ' +
+      'about it: by it you know what you have already.',
     Type: 'The resource and what happened, such as `country.updated`.',
     Resource: 'The name of the resource, such as `Country`.',
     Key: 'The id or the code of the record.',
@@ -49,7 +53,7 @@ export const changeView = describeFields(
 ).meta({ title: 'Change' });
 
 /** A change of a record. */
-export type Change = Omit<z.output<typeof changeView>, 'Id' | 'Record' | 'ETag'> & {
+export type Change = Omit<z.output<typeof changeView>, 'Id' | 'EventId' | 'Record' | 'ETag'> & {
   /** The record after the change; null if it is gone. */
   readonly Record: Row | null;
   /** The place after the change. */
@@ -165,7 +169,11 @@ export function sentChange(
   included: readonly ChangeInclude[],
 ): object {
   const { cursor, entityId: _, named: __, Record, ...thin } = change;
-  const sent: Row = { Id: readerCursorText(cursor, access), ...thin };
+  const sent: Row = {
+    Id: readerCursorText(cursor, access),
+    EventId: eventIdOf(cursor),
+    ...thin,
+  };
 
   if (included.includes('record')) sent.Record = Record;
   if (included.includes('etag')) sent.ETag = Record && tagOf(change.Resource, Record);

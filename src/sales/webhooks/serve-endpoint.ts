@@ -1,12 +1,12 @@
 import type { RowValues, RunStatement, Statement } from '../../lib/postgres/statement.ts';
 import type { Change } from '../events/change.ts';
-import { type Cursor, cursorText } from '../events/change-cursor.ts';
+import { type Cursor, cursorText, eventIdOf } from '../events/change-cursor.ts';
 import type { Reader } from '../events/change-sources.ts';
 import { accessMark } from '../events/reader-cursor.ts';
 import { type Item, progressOf } from './endpoint-progress.ts';
 import type { DisabledReason, StoredEndpoint } from './endpoint-state.ts';
 import { failedSend, type SendResult, type WebhookRequest } from './send-webhook.ts';
-import { changeBody, messageBody, messageIdOf, typeOf } from './webhook-message.ts';
+import { changeBody, messageBody, typeOf } from './webhook-message.ts';
 import { type NextPage, readNext } from './webhook-places.ts';
 import { mayRead } from './webhook-reader.ts';
 import { openOwn, type SecretSealer, signedHeaders } from './webhook-secret.ts';
@@ -153,7 +153,7 @@ function itemsOf(
 
 function itemOf(change: Change, access: string, payload: 'thin' | 'record'): Item {
   return {
-    messageId: messageIdOf(change),
+    messageId: eventIdOf(change.cursor),
     type: change.Type,
     body: changeBody(change, access, payload),
     position: cursorText(change.cursor),

@@ -1,22 +1,11 @@
 import { type Change, sentChange } from '../events/change.ts';
-import { type Cursor, cursorText, parseCursor, unproved } from '../events/change-cursor.ts';
-
-const prefix = 'evt_';
-
-/**
- * The id of the message about a change: the same in all attempts, also after a move of the
- * tenant. It is the place of the change in the feed, without the era in which it was read.
- */
-export function messageIdOf({ cursor }: Pick<Change, 'cursor'>): string {
-  return `${prefix}${cursorText(cursor).split('-').slice(1).join('-')}`;
-}
+import { type Cursor, parseEventId, unproved } from '../events/change-cursor.ts';
 
 /**
  * Returns the place before the change of a message; undefined for the id of another message.
  */
 export function placeBefore(messageId: string): Cursor | undefined {
-  if (!messageId.startsWith(prefix)) return undefined;
-  const cursor = parseCursor(`0-${messageId.slice(prefix.length)}`);
+  const cursor = parseEventId(messageId);
   return cursor && ofThisData({ ...cursor, id: cursor.id - 1 });
 }
 

@@ -5,12 +5,13 @@ import {
   type Cursor,
   compareCursors,
   cursorText,
+  eventIdOf,
   firstCursor,
   parseCursor,
 } from '../events/change-cursor.ts';
 import { type ChangePage, readChanges } from '../events/change-reader.ts';
 import type { PlacedWebhook } from './endpoint-state.ts';
-import { messageIdOf, ofThisData, placeBefore } from './webhook-message.ts';
+import { ofThisData, placeBefore } from './webhook-message.ts';
 import { selectLastChange } from './webhook-store.ts';
 
 /** The page of changes that a webhook receives next. */
@@ -69,7 +70,7 @@ export async function findChange(
 ): Promise<Change> {
   const place = placeBefore(messageId);
   const [change] = place ? (await readAfter(read, webhook, place)).changes : [];
-  if (change && messageIdOf(change) === messageId) return change;
+  if (change && eventIdOf(change.cursor) === messageId) return change;
   throw problem('unknown_record', {
     detail: 'The feed has no change with this MessageId for the webhook.',
   });

@@ -230,7 +230,7 @@ function isNullable({ type, anyOf }: Json): boolean {
 const time = '2026-01-05T09:30:00.000Z';
 const guid = '3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21';
 /** The only id that is a text: that of a change. */
-const cursor = 'mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w';
+const cursor = 'mihq2bwc-mihq2bwc-5k1-1-2c-hmsx3t9q0w-0k7d2x';
 
 /** Values of properties for which the type alone would give a misleading one. */
 const examples: Json = {
@@ -256,6 +256,7 @@ const examples: Json = {
   UsedAt: time,
   Resource: 'Country',
   Key: 'GB',
+  EventId: 'evt_mihq2bwc-5k1-1-2c-hmsx3t9q0w',
   Type: 'country.created',
   Fields: [],
   Href: '/api/v1/Countries/code/GB',

@@ -8,6 +8,7 @@ const path = '/api/v1/Changes';
 
 interface SentChange {
   Id: string;
+  EventId: string;
   Type: string;
   Resource: string;
   Key: string;
@@ -72,7 +73,7 @@ describe('the feed of changes', () => {
     };
 
     expect(
-      changes.map(({ Id: _, At: __, ...rest }: SentChange & { At?: string }) => rest),
+      changes.map(({ Id: _, EventId: __, At: ___, ...rest }: SentChange & { At?: string }) => rest),
     ).to.deep.equal([
       { Type: 'country.created', ...common, Action: 'create', Fields: [] },
       { Type: 'country.updated', ...common, Action: 'update', Fields: ['CountryName'] },

@@ -9,6 +9,7 @@ import { eventually } from '../../support/eventually.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, sql } from '../../support/world.ts';
+import { follow } from '../events/follow.ts';
 import { startReceiver, verify } from './receiver.ts';
 
 const path = '/api/v1/Webhooks';
@@ -53,7 +54,18 @@ describe('webhooks', () => {
 
     expect(message!.body).to.deep.include({ type: 'order_status.created' });
     expect(message!.body.data).to.include({ Resource: 'OrderStatus', Key: key, Action: 'create' });
-    const names = ['Id', 'Type', 'Resource', 'Key', 'Action', 'At', 'UserGuid', 'Fields', 'Href'];
+    const names = [
+      'Id',
+      'EventId',
+      'Type',
+      'Resource',
+      'Key',
+      'Action',
+      'At',
+      'UserGuid',
+      'Fields',
+      'Href',
+    ];
     expect(Object.keys(message!.body.data)).to.deep.equal(names);
 
     const deliveries = await eventually(async () => {
@@ -250,6 +262,44 @@ describe('webhooks', () => {
       () =>
         keys('/skip').filter(key => key === poison).length >= 2 && keys('/skip').at(-1) === next,
     );
+  });
+
+  it('a change has one EventId for every reader, in feed and stream, which is the webhook-id of each message about it', async () => {
+    const member = await world.loginAs(world.acme, { permissions: [] });
+    const [one, other] = [await createWebhook('/one'), await createWebhook('/other')];
+    const begin = async (client: Client): Promise<string> =>
+      (await client.get('/api/v1/Changes?after=now')).headers.get('next-cursor') ?? '';
+    const places = [await begin(admin), await begin(member)] as const;
+    const key = await createStatus();
+
+    const [seen, seenByMember] = await Promise.all(
+      [admin, member].map((client, index) =>
+        eventually(async () => {
+          const { body } = await client.get(`/api/v1/Changes?after=${places[index]}`);
+          return body.find(({ Key }: { Key: string }) => Key === key);
+        }),
+      ),
+    );
+    const stream = await follow(admin, `?after=${places[0]}`);
+    const event = await stream.next();
+    stream.close();
+    const messageAt = (at: string) =>
+      eventually(() => receiver.at(at).find(({ body }) => body.data.Key === key));
+    const messages = [await messageAt('/one'), await messageAt('/other')];
+    await admin.post(`${path}/${one.Id}/replay`, { MessageId: seen.EventId });
+    await eventually(
+      () => receiver.at('/one').filter(({ id }) => id === seen.EventId).length === 2,
+    );
+
+    expect(other.Id).not.to.equal(one.Id);
+    expect(seen.EventId).to.match(/^evt_[0-9a-z-]+$/);
+    expect(seenByMember.EventId).to.equal(seen.EventId);
+    expect(seenByMember.Id).not.to.equal(seen.Id);
+    expect(event?.data.EventId).to.equal(seen.EventId);
+    for (const { id, body } of messages) {
+      expect(id).to.equal(seen.EventId);
+      expect(body.data.EventId).to.equal(seen.EventId);
+    }
   });
 
   it('retry sends at once what an endpoint waits to send, and says how much that is', async () => {
