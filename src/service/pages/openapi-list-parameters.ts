@@ -113,8 +113,8 @@ function searchParameter({ search }: ListContract): Json {
 }
 
 /**
- * The parameters of the filters by a field: one for each name that a request may have, because
- * programs that read the document send a list in an object in as many ways as there are programs.
+ * The parameters of the filters by a field: one for each name that a request may have. Of a list
+ * in an object, each program that reads the document would make something else.
  */
 function filterParameters(field: ListField): Json[] {
   const name = `filter[${field.name}]`;
