@@ -5,6 +5,7 @@ import type { z } from 'zod';
 import { operatorsOf } from '../../src/lib/http/request/list-parameters/list-contract.ts';
 import { problems } from '../../src/lib/problems.ts';
 import { openApiText } from '../../src/service/pages/openapi-document.ts';
+import { problemSchema } from '../../src/service/pages/openapi-problems.ts';
 import type { Client } from '../support/client.ts';
 import { runScript } from '../support/command-line.ts';
 import {
@@ -26,6 +27,75 @@ const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
   })),
 );
 const text = openApiText(routes);
+
+interface Schema {
+  $ref?: string;
+  title?: string;
+  type?: string | string[];
+  format?: string;
+  description?: string;
+  const?: unknown;
+  enum?: unknown[];
+  minimum?: number;
+  maximum?: number;
+  items?: Schema;
+  anyOf?: Schema[];
+  properties?: Record<string, Schema>;
+}
+
+/** Every schema of the document, with its place and the types that it allows. */
+const schemas = schemasIn(JSON.parse(text), []);
+
+/** The schemas in a part of the document: what has a type that is none of a security scheme. */
+function schemasIn(
+  part: unknown,
+  path: string[],
+): { place: string; schema: Schema; types: string[] }[] {
+  if (typeof part !== 'object' || part === null) return [];
+
+  const inner = Object.entries(part)
+    .filter(([name]) => name !== 'example' && name !== 'examples' && name !== 'securitySchemes')
+    .flatMap(([name, value]) => schemasIn(value, [...path, name]));
+  const { type } = part as Schema;
+  const isSchema = type !== undefined && path.at(-1) !== 'properties';
+  return isSchema
+    ? [{ place: path.join('/'), schema: part as Schema, types: [type].flat() }, ...inner]
+    : inner;
+}
+
+/**
+ * The type of a schema, its format and its bounds, without what only a request is held to: the
+ * length of a text, and a choice, because a later build may have stored another one.
+ */
+function kindOf({ type, format, minimum, maximum, items }: Schema): unknown {
+  const types = [type].flat().filter(each => each !== 'null');
+  return [types, format, minimum, maximum, items && kindOf(items)];
+}
+
+function resolved(schema: Schema | undefined): Schema {
+  const name = schema?.$ref?.split('/').at(-1);
+  return name ? (document.components.schemas[name] as Schema) : (schema ?? {});
+}
+
+function documentPath({ path }: { path: string }): string {
+  return path.replace(/:(\w+)/g, '{$1}');
+}
+
+/** The fields of the records of a list. */
+function recordOf(path: string): Record<string, Schema> {
+  const list = document.paths[path]?.get?.responses['200']?.content?.['application/json']?.schema;
+  return resolved((list as Schema).items).properties ?? {};
+}
+
+/** The fields of the body of an operation. */
+function bodyOf(operation: Operation | undefined): Record<string, Schema> {
+  const body = operation?.requestBody?.content['application/json']?.schema;
+  return resolved(body as Schema | undefined).properties ?? {};
+}
+
+function parameterOf(path: string, name: string): Schema | undefined {
+  return document.paths[path]?.get?.parameters.find(each => each.name === name)?.schema as Schema;
+}
 
 type Content = Operation['responses'][string]['content'];
 
@@ -101,14 +171,9 @@ describe('OpenAPI document', () => {
     const isTime = (field: string) => /(At|Since|from|to)$/.test(field);
 
     const times = operations.flatMap(({ name, operation }) => {
-      const { requestBody, parameters } = operation as unknown as {
-        requestBody?: { content: Record<string, { schema: { properties?: object } }> };
-        parameters: { name: string; schema: object }[];
-      };
-      const bodies = Object.values(requestBody?.content ?? {});
       const fields = [
-        ...bodies.flatMap(({ schema }) => Object.entries(schema.properties ?? {})),
-        ...parameters.map(({ name, schema }): [string, object] => [name, schema]),
+        ...Object.entries(bodyOf(operation)),
+        ...operation.parameters.map(({ name, schema }): [string, object] => [name, schema]),
       ];
       return fields
         .filter(([field]) => isTime(field))
@@ -118,6 +183,104 @@ describe('OpenAPI document', () => {
     expect(times).to.have.length.above(10);
     for (const { field, text } of times) {
       expect(text, field).to.include('"format":"date-time"');
+    }
+  });
+
+  it('every object in the document has a title, which no other has, and is a component unless it may be null', () => {
+    const objects = schemas.filter(({ types }) => types.includes('object'));
+    const titles = objects.map(({ schema }) => schema.title);
+    const inline = objects.filter(
+      ({ types, place }) => !types.includes('null') && !/^components\/schemas\/\w+$/.test(place),
+    );
+
+    expect(objects).to.have.length.above(100);
+    expect(new Set(titles).size).to.equal(objects.length);
+    expect(titles).not.to.include(undefined);
+    expect(inline.map(({ place }) => place)).to.deep.equal([]);
+  });
+
+  it('every integer in the document has a format and bounds', () => {
+    const integers = schemas.filter(({ types }) => types.includes('integer'));
+    const unbound = integers.filter(
+      ({ schema: { format, minimum, maximum } }) =>
+        !format || minimum === undefined || maximum === undefined,
+    );
+
+    expect(integers).to.have.length.above(100);
+    expect(unbound.map(({ place }) => place)).to.deep.equal([]);
+  });
+
+  it('every property in the document has a sentence', () => {
+    const properties = schemas.flatMap(({ place, schema }) =>
+      Object.entries(schema.properties ?? {}).map(([name, { description = '' }]) => ({
+        name: `${place}/${name}`,
+        description,
+      })),
+    );
+
+    expect(properties).to.have.length.above(500);
+    for (const { name, description } of properties) {
+      expect(description, name).to.match(/^\W?[A-Z0-9].*[.:]$|^`/s);
+    }
+  });
+
+  it('a value that may be null has two types, as OpenAPI 3.0 can say it, too', () => {
+    const optional = schemas.filter(({ types }) => types.includes('null'));
+    const apart = schemas.filter(({ schema }) => schema.anyOf?.some(({ type }) => type === 'null'));
+
+    expect(optional).to.have.length.above(50);
+    for (const { types, schema, place } of optional) {
+      expect(types, place).to.have.length(2);
+      if (schema.enum) expect(schema.enum, place).to.include(null);
+    }
+    expect(apart.map(({ place }) => place)).to.deep.equal([]);
+  });
+
+  it('a field is described alike in bodies, responses and filters, and so is an id in paths', () => {
+    const differences: string[] = [];
+    const compare = (place: string, one: Schema, other: Schema) => {
+      if (JSON.stringify(kindOf(one)) !== JSON.stringify(kindOf(other))) differences.push(place);
+    };
+    let compared = 0;
+
+    for (const route of routes.filter(({ list }) => list)) {
+      const path = documentPath(route);
+      const listed = recordOf(path);
+      const sent = bodyOf(document.paths[path]?.post);
+
+      for (const [name, field] of Object.entries(listed)) {
+        const filter = parameterOf(path, `filter[${name}]`)?.items;
+        if (filter && !filter.anyOf) {
+          compare(`filter of ${name} of ${path}`, filter, field.items ?? field);
+        }
+        if (sent[name]) compare(`${name} of POST ${path}`, sent[name], field);
+        compared++;
+      }
+
+      const single = `${path}/{id}`;
+      const id = document.paths[single] && parameterOf(single, 'id');
+      if (id) compare(single, id, listed.Id ?? {});
+    }
+
+    expect(compared).to.be.above(80);
+    expect(differences).to.deep.equal([]);
+  });
+
+  it('every parameter of a path has an example that its schema accepts', () => {
+    const places = operations.flatMap(({ name, path, operation }) => {
+      const [method = ''] = name.split(' ');
+      return operation.parameters.map((parameter, index) => ({
+        name,
+        parameter: parameter as typeof parameter & { example?: unknown },
+        pointer: `/paths/${pointerTo(path)}/${method.toLowerCase()}/parameters/${index}/schema`,
+      }));
+    });
+    const ofPaths = places.filter(({ parameter }) => parameter.in === 'path');
+
+    expect(ofPaths).to.have.length.above(50);
+    for (const { name, parameter, pointer } of ofPaths) {
+      expect(parameter.example, name).not.to.equal(undefined);
+      expect(violationsOf(pointer, parameter.example), name).to.equal(undefined);
     }
   });
 
@@ -231,11 +394,21 @@ describe('OpenAPI document', () => {
     });
   }
 
-  it('the problem schema lists every problem code', () => {
-    const { properties } = document.components.schemas.Problem as {
-      properties: { code: { enum: string[] } };
-    };
-    expect(properties.code.enum).to.have.members(Object.keys(problems));
+  it('the schema of each problem has the members of all, its status and its codes', () => {
+    const found = Object.entries(document.components.schemas as Record<string, Schema>).filter(
+      ([name]) => name.startsWith('Problem4') || name.startsWith('Problem5'),
+    );
+
+    expect(found).to.have.length.above(30);
+    for (const [name, { properties = {} }] of found) {
+      expect(Object.keys(properties), name).to.deep.equal(Object.keys(problemSchema.properties));
+      expect(name).to.include(String(properties.status?.const));
+
+      for (const code of properties.code?.enum ?? []) {
+        expect(problems).to.have.property(String(code));
+        expect(problems[code as keyof typeof problems].status).to.equal(properties.status?.const);
+      }
+    }
   });
 });
 

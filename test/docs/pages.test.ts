@@ -311,7 +311,10 @@ describe('documentation pages', () => {
         expect(found).to.include(`<code>${operation['x-permission']}</code>`);
       }
 
-      const body = operation.requestBody?.content['application/json']?.schema as
+      const { $ref = '' } = (operation.requestBody?.content['application/json']?.schema ?? {}) as {
+        $ref?: string;
+      };
+      const body = document.components.schemas[$ref.split('/').at(-1) ?? ''] as
         | { properties?: object }
         | undefined;
       for (const field of Object.keys(body?.properties ?? {})) {

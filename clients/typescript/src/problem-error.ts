@@ -2,7 +2,19 @@ import type { components } from './api.ts';
 import { drop, isJson } from './response-body.ts';
 import { retryAfterSeconds } from './retry-after.ts';
 
-export type Problem = components['schemas']['Problem'];
+/** The problems of all statuses, each with the codes that it can have. */
+type AnyProblem = components['schemas'][Extract<
+  keyof components['schemas'],
+  `Problem${number}${string}`
+>];
+
+/** A problem document (RFC 9457). */
+export type Problem = Omit<AnyProblem, 'status' | 'code'> & {
+  /** The status of the response. */
+  status: number;
+  /** What is wrong. A code keeps its meaning. */
+  code: AnyProblem['code'];
+};
 
 /**
  * A response of the service that is an error (RFC 9457), or of a proxy before it, which has no

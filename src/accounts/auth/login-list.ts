@@ -4,6 +4,7 @@ import { controlReads } from '../../control/tenant-queues.ts';
 import { userNamesOf } from '../../control/visible-users.ts';
 import {
   describeFields,
+  intCount,
   limit,
   longId,
   queryId,
@@ -51,7 +52,7 @@ const view = describeFields(
     FailureReason: z.enum(failureReasons).nullable(),
     Network: z.string().nullable(),
     UserAgent: z.string().nullable(),
-    Count: z.int(),
+    Count: intCount(),
   },
   {
     Id: 'The number of the record.',

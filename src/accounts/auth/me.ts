@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { scopes } from '../../control/scopes.ts';
-import { describeFields } from '../../lib/http/request/fields.ts';
+import { describeFields, longId } from '../../lib/http/request/fields.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { entityType, entityTypeDescription, entityTypeOf } from './issue-tokens.ts';
 
@@ -10,11 +10,11 @@ const currentUser = describeFields(
     userGuid: z.string(),
     firstName: z.string(),
     lastName: z.string(),
-    tenantId: z.int(),
+    tenantId: longId(),
     tenantGuid: z.string(),
     tenantName: z.string(),
     appId: z.string(),
-    userEntityId: z.int().nullable(),
+    userEntityId: longId().nullable(),
     role: z.string(),
     entityType,
     scope: z.enum(scopes),

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { Session } from '../../control/control-entities.ts';
 import { type ControlDatabase, transactControl } from '../../control/database.ts';
-import { describeFields, timestamp } from '../../lib/http/request/fields.ts';
+import { describeFields, guid, timestamp } from '../../lib/http/request/fields.ts';
 import { isUuid } from '../../lib/http/request/uuid.ts';
 import { problem } from '../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
@@ -10,7 +10,7 @@ import type { AuthServices } from './auth-services.ts';
 import { listActiveSessions, revokeSession } from './sessions.ts';
 
 const view = describeFields(
-  { id: z.string(), createdAt: timestamp(), refreshedAt: timestamp(), current: z.boolean() },
+  { id: guid(), createdAt: timestamp(), refreshedAt: timestamp(), current: z.boolean() },
   {
     id: 'The id of the session, for `DELETE`.',
     createdAt: 'When the user logged in.',

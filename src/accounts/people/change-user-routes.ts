@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { email } from '../../lib/http/request/email.ts';
+import { intCount } from '../../lib/http/request/fields.ts';
 import { nothing, type Statement } from '../../lib/postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
@@ -171,7 +172,7 @@ export function changeUserRoutes(services: AuthServices): TenantRoute[] {
         'second factor if you have one: a login, or `POST /api/v1/auth/verify`.',
       problems: ['verification_required'],
       response: z
-        .object({ Removed: z.int().describe('The number of factors that the user had.') })
+        .object({ Removed: intCount().describe('The number of factors that the user had.') })
         .meta({ title: 'ResetFactors' }),
       handler: async ({ params }, context) => {
         let removed = 0;

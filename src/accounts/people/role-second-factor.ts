@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { type QueryControl, queryControl } from '../../control/database.ts';
 import { addedBy, requireNoFormerBuild } from '../../control/former-builds.ts';
 import { hasFactor, hasProvedFactor } from '../../control/second-factor.ts';
+import { intCount } from '../../lib/http/request/fields.ts';
 import { pathId } from '../../lib/http/route.ts';
 import { nothing } from '../../lib/postgres/statement.ts';
 import { problem } from '../../lib/problems.ts';
@@ -14,7 +15,7 @@ import { revokeSomeWithoutFactor } from './revoke-without-factor.ts';
 const view = z
   .object({
     Required: z.boolean().describe('Whether people with this role need a second factor to log in.'),
-    PeopleWithout: z.int().describe('The people with this role who have no second factor yet.'),
+    PeopleWithout: intCount().describe('The people with this role who have no second factor yet.'),
   })
   .meta({ title: 'RoleSecondFactor' });
 

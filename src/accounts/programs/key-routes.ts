@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { queryStatement } from '../../control/database.ts';
 import { keyDays } from '../../control/key-lifetime.ts';
 import { controlReads } from '../../control/tenant-queues.ts';
-import { longId, moment } from '../../lib/http/request/fields.ts';
+import { intCount, longId, moment } from '../../lib/http/request/fields.ts';
 import { isUuid } from '../../lib/http/request/uuid.ts';
 import { nothing, type Statement } from '../../lib/postgres/statement.ts';
 import { fieldProblem, problem } from '../../lib/problems.ts';
@@ -167,7 +167,7 @@ export function keyRoutes(services: AuthServices): TenantRoute[] {
       }),
       example: { MadeBy: 7 },
       response: z
-        .object({ Revoked: z.int().describe('The number of keys that were valid.') })
+        .object({ Revoked: intCount().describe('The number of keys that were valid.') })
         .meta({ title: 'RevokedKeys' }),
       handler: async ({ body }, context) => {
         let revoked = 0;

@@ -5,6 +5,7 @@ import { type Scope, scopes } from '../../control/scopes.ts';
 import {
   describeFields,
   guid,
+  intCount,
   lengths,
   longId,
   text,
@@ -104,7 +105,7 @@ export const programView = describeFields(
     EntityId: longId().nullable(),
     Networks: z.array(z.string()),
     IsDisabled: z.boolean(),
-    Keys: z.int(),
+    Keys: intCount(),
     LastUsedAt: timestamp().nullable(),
     CreatedAt: timestamp(),
     RoleId: longId(),

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { byteOrderMark, csvRow } from '../../lib/http/request/csv.ts';
-import { describeFields, flag, int32 } from '../../lib/http/request/fields.ts';
+import { describeFields, flag, intCount } from '../../lib/http/request/fields.ts';
 import { ListExport } from '../../lib/http/request/list-parameters/list-export.ts';
 import { keysOf } from '../../lib/narrow.ts';
 import { problem } from '../../lib/problems.ts';
@@ -24,8 +24,8 @@ const modeDescription = '`create` makes new records only; `upsert` also changes 
 
 const importError = describeFields(
   {
-    Line: int32(),
-    Row: int32(),
+    Line: intCount(),
+    Row: intCount(),
     Cell: z.string(),
     Field: z.string(),
     Value: z.string(),
@@ -49,11 +49,11 @@ const view = describeFields(
     DryRun: z.boolean(),
     Atomic: z.boolean(),
     Applied: z.boolean(),
-    Rows: int32(),
-    Created: int32(),
-    Updated: int32(),
-    Unchanged: int32(),
-    Refused: int32(),
+    Rows: intCount(),
+    Created: intCount(),
+    Updated: intCount(),
+    Unchanged: intCount(),
+    Refused: intCount(),
     Errors: z.array(importError),
   },
   {

@@ -2,6 +2,7 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import {
   int32,
+  intId,
   lengths,
   maxInt32,
   optionalText,
@@ -41,11 +42,11 @@ export const currencies = defineResource({
   orderBy: { code: 'asc' },
   search: ['code', 'name'],
   view: z.object({
-    Id: int32(),
+    Id: intId(),
     Code: storedCode(),
     Name: z.string(),
     Symbol: z.string().nullable(),
-    DecimalPlaces: int32(),
+    DecimalPlaces: int32().min(0).max(6),
     IsDeleted: z.boolean(),
     DeletedAt: timestamp().nullable(),
     CreatedAt: timestamp(),

@@ -1,6 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { int32, lengths, maxInt32, text, timestamp } from '../../lib/http/request/fields.ts';
+import { int32, intId, lengths, maxInt32, text, timestamp } from '../../lib/http/request/fields.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const EntityStatusSchema = defineEntity({
@@ -31,7 +31,7 @@ export const entityStatuses = defineResource({
   access: { read: 'full.read', write: 'full.manage' },
   orderBy: { weighting: 'asc', id: 'asc' },
   search: ['title'],
-  view: z.object({ Id: int32(), Title: z.string(), Weighting: int32(), CreatedAt: timestamp() }),
+  view: z.object({ Id: intId(), Title: z.string(), Weighting: int32(), CreatedAt: timestamp() }),
   create: z.object({ Title: text({ max: lengths.name }), Weighting: int32().default(0) }),
   fields: {
     Title: 'The name of the status, such as `Prospect`.',

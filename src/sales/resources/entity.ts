@@ -2,7 +2,7 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import type { UserCounts } from '../../control/directory.ts';
 import {
-  int32,
+  intId,
   lengths,
   longId,
   storedCode,
@@ -81,9 +81,9 @@ export const entities = defineResource({
     Id: longId(),
     Name: z.string(),
     EntityType: z.enum(entityTypes),
-    StatusId: int32(),
+    StatusId: intId(),
     StatusTitle: z.string(),
-    CurrencyId: int32().nullable(),
+    CurrencyId: intId().nullable(),
     CountryCode: storedCode().nullable(),
     CreatedAt: timestamp(),
   }),
@@ -91,11 +91,10 @@ export const entities = defineResource({
     Name: text({ max: lengths.name }),
     EntityType: z.enum(entityTypes),
     // Absent = 0, which no status has: the default status takes its place.
-    StatusId: int32()
-      .min(1)
+    StatusId: intId()
       .optional()
       .transform(id => id ?? 0),
-    CurrencyId: int32().min(1).nullable().default(null),
+    CurrencyId: intId().nullable().default(null),
     CountryCode: text({ max: lengths.code }).nullable().default(null),
   }),
   fields: {

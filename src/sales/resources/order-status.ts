@@ -1,6 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { int32, lengths, maxInt32, text, timestamp } from '../../lib/http/request/fields.ts';
+import { int32, intId, lengths, maxInt32, text, timestamp } from '../../lib/http/request/fields.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const OrderStatusSchema = defineEntity({
@@ -25,7 +25,7 @@ export const orderStatuses = defineResource({
   access: { read: 'user', write: 'settings.write' },
   orderBy: { weighting: 'asc', id: 'asc' },
   search: ['name'],
-  view: z.object({ Id: int32(), Name: z.string(), Weighting: int32(), CreatedAt: timestamp() }),
+  view: z.object({ Id: intId(), Name: z.string(), Weighting: int32(), CreatedAt: timestamp() }),
   create: z.object({ Name: text({ max: lengths.name }), Weighting: int32().default(0) }),
   fields: {
     Name: 'The name of the stage, such as `Shipped`.',

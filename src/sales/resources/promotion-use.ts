@@ -1,6 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { describeFields, int32, longId, timestamp } from '../../lib/http/request/fields.ts';
+import { describeFields, intId, longId, timestamp } from '../../lib/http/request/fields.ts';
 import type { Condition } from '../../lib/postgres/statement.ts';
 import { TableStatements } from '../../lib/postgres/table-statements.ts';
 import { ofOwnEntity, ownEntityOf } from '../../tenancy/own-entity.ts';
@@ -24,7 +24,7 @@ PromotionUseSchema.setClass(PromotionUse);
 
 /** The fields of a use in responses. */
 export const promotionUseView = describeFields(
-  { PromotionId: int32(), EntityId: longId(), Used: z.boolean(), UsedAt: timestamp().nullable() },
+  { PromotionId: intId(), EntityId: longId(), Used: z.boolean(), UsedAt: timestamp().nullable() },
   {
     PromotionId: 'The `Id` of the promotion.',
     EntityId: 'The `Id` of the entity.',

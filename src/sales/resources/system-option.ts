@@ -2,6 +2,7 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import {
   int32,
+  intId,
   lengths,
   maxInt32,
   moment,
@@ -36,8 +37,8 @@ export const systemOptions = defineResource({
   search: ['value'],
   longTexts: ['value'],
   view: z.object({
-    Id: int32(),
-    SystemOptionTypeId: int32(),
+    Id: intId(),
+    SystemOptionTypeId: int32().min(1),
     Value: z.string(),
     IsActive: z.boolean(),
     CreatedAt: timestamp(),

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import {
   code,
   decimal,
-  int32,
+  intId,
   lengths,
   maxInt32,
   storedCode,
@@ -39,10 +39,10 @@ export const taxCodes = defineResource({
   orderBy: { code: 'asc' },
   search: ['code', 'name'],
   view: z.object({
-    Id: int32(),
+    Id: intId(),
     Code: storedCode(),
     Name: z.string(),
-    Rate: z.number(),
+    Rate: z.number().min(0).max(100),
     IsActive: z.boolean(),
     CreatedAt: timestamp(),
   }),

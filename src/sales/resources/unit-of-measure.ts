@@ -2,7 +2,7 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import {
   code,
-  int32,
+  intId,
   lengths,
   maxInt32,
   storedCode,
@@ -34,7 +34,7 @@ export const unitsOfMeasure = defineResource({
   access: { read: 'user', write: 'settings.write' },
   orderBy: { code: 'asc' },
   search: ['code', 'name'],
-  view: z.object({ Id: int32(), Code: storedCode(), Name: z.string(), CreatedAt: timestamp() }),
+  view: z.object({ Id: intId(), Code: storedCode(), Name: z.string(), CreatedAt: timestamp() }),
   create: z.object({ Code: code(), Name: text({ max: lengths.name }) }),
   fields: {
     Code: 'The code of the unit, such as `KG`. No two records have the same, in any letter case.',

@@ -11,16 +11,16 @@ import { usageSums } from './usage-sums.ts';
 
 const periods = ['hour', 'day'] as const;
 
-const count = () => z.int().min(0);
+const longCount = () => z.int().min(0);
 const view = describeFields(
   {
     StartsAt: timestamp(),
-    Requests: count(),
-    Refused: count(),
-    Writes: count(),
-    ResponseBytes: count(),
-    DatabaseMs: count(),
-    DatabaseBytes: count().nullable(),
+    Requests: longCount(),
+    Refused: longCount(),
+    Writes: longCount(),
+    ResponseBytes: longCount(),
+    DatabaseMs: longCount(),
+    DatabaseBytes: longCount().nullable(),
     DatabaseMeasuredAt: timestamp().nullable(),
   },
   {

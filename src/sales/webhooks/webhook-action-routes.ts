@@ -3,7 +3,7 @@ import { z } from 'zod';
 import {
   describeFields,
   flag,
-  int32,
+  intCount,
   limit,
   moment,
   queryId,
@@ -59,7 +59,7 @@ const message = z.object({
 const maxRetried = 100;
 const maxCounted = 1_000;
 const waitingView = describeFields(
-  { Messages: int32(), IsMore: z.boolean(), Since: timestamp().nullable() },
+  { Messages: intCount(), IsMore: z.boolean(), Since: timestamp().nullable() },
   {
     Messages: 'The messages that are still to be sent: changes, and those beside them.',
     IsMore: `Whether there may be more: ${maxScanned} changes of all resources are looked at.`,
@@ -72,10 +72,10 @@ const retryOrder = z.object({
     .describe('From when on changes that have failed, and were left out, are sent again.'),
 });
 const retried = z.object({
-  Changes: int32().describe(
+  Changes: intCount().describe(
     'The changes at which the webhook stands, which wait in their order; at most 1,000 are counted.',
   ),
-  Messages: int32().describe('The messages beside them that are sent now.'),
+  Messages: intCount().describe('The messages beside them that are sent now.'),
 });
 const rotated = z.object({
   Secret: z.string().describe('The new secret. No other response has it.'),

@@ -2,7 +2,8 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import {
   describeFields,
-  int32,
+  intCount,
+  intId,
   lengths,
   longId,
   optionalText,
@@ -85,7 +86,7 @@ const fields = {
 
 export const webhookView = describeFields(
   {
-    Id: int32(),
+    Id: intId(),
     Url: z.string(),
     Description: z.string().nullable(),
     Resources: z.array(z.enum(resources)),
@@ -155,8 +156,8 @@ export const deliveryView = describeFields(
     MessageId: z.string(),
     Type: z.string(),
     AttemptedAt: timestamp(),
-    DurationMs: int32(),
-    Status: int32().nullable(),
+    DurationMs: intCount(),
+    Status: intCount().nullable(),
     Error: z.enum(sendErrors).nullable(),
     Response: z.string().nullable(),
   },

@@ -66,8 +66,17 @@ function accessibleParts({ React }) {
     return h('div', { ref: box }, h(Parameters, props));
   };
 
+  /**
+   * The inputs of items of lists, by type and format. Swagger UI looks for one of each format,
+   * and warns where it has none.
+   */
+  const items = ['integer_int32', 'integer_int64', 'string_uuid', 'string_idn-email'].map(kind => [
+    `JsonSchema_${kind}`,
+    props => h(props.getComponent('JsonSchema_string'), props),
+  ]);
+
   return {
-    components: { ExplorerLayout },
+    components: { ExplorerLayout, ...Object.fromEntries(items) },
     wrapComponents: {
       // Text in place of a link in a button: the button expands the section that the link leads
       // to.
@@ -82,6 +91,28 @@ function accessibleParts({ React }) {
       responses: accessibleResponses,
     },
   };
+}
+
+/**
+ * Leaves out the examples of parameters of paths: Swagger UI would fill them in, and one click
+ * would delete the record 1.
+ */
+const emptyPaths = {
+  statePlugins: {
+    spec: { wrapActions: { updateJsonSpec: update => document => update(withoutIds(document)) } },
+  },
+};
+
+function withoutIds(document) {
+  for (const operations of Object.values(document.paths ?? {})) {
+    for (const { parameters } of Object.values(operations)) {
+      for (const parameter of parameters) {
+        if (parameter.in === 'path') delete parameter.example;
+      }
+    }
+  }
+
+  return document;
 }
 
 const login = createLogin(token =>
@@ -99,7 +130,7 @@ const ui = SwaggerUIBundle({
   docExpansion: 'list',
   defaultModelsExpandDepth: -1,
   validatorUrl: null,
-  plugins: [accessibleParts, loginBox(login)],
+  plugins: [accessibleParts, emptyPaths, loginBox(login)],
   requestInterceptor: login.renew,
   layout: 'ExplorerLayout',
 });

@@ -2,12 +2,14 @@ import { z } from 'zod';
 import { tokenPath } from '../../accounts/auth/token-endpoint.ts';
 import { mergePatch } from '../../lib/http/request/read-body.ts';
 import { takesNull } from '../../lib/http/request/read-fields.ts';
+import { schemaOf } from '../../lib/http/schema-of.ts';
 import { buildVersion } from '../../lib/runtime/build-version.ts';
+import { pascalCase } from '../../lib/runtime/casing.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import { parameters } from './openapi-parameters.ts';
-import { problemReferences, problemResponses, problemSchema } from './openapi-problems.ts';
+import { problemReferences, problemResponses } from './openapi-problems.ts';
 import { emptyResponses, responseHeaders, successResponses } from './openapi-responses.ts';
-import { type Json, namedSchemas, toSchema } from './openapi-schemas.ts';
+import { entitle, type Json, orNull, shareObjects, toSchema } from './openapi-schemas.ts';
 
 /**
  * The OpenAPI document as JSON text: the one that the service serves and `npm run openapi`
@@ -25,6 +27,12 @@ export function openApiDocument(routes: readonly TenantRoute[]): Json {
     paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route, routes) };
   }
 
+  const schemas = new Map<string, Json>();
+  const sharedPaths = shareObjects(paths, schemas);
+  const problems = Object.entries(problemResponses(routes)).map(
+    ([name, response]) => [name, shareObjects(response, schemas)] as const,
+  );
+
   return {
     openapi: '3.1.0',
     info: {
@@ -40,26 +48,14 @@ export function openApiDocument(routes: readonly TenantRoute[]): Json {
     servers: [{ url: '/' }],
     security: [{ bearer: [] }],
     tags: tags(routes),
-    paths,
+    paths: sharedPaths,
     components: {
       securitySchemes,
-      schemas: { ...usedSchemas(namedSchemas(routes), paths), Problem: problemSchema },
+      schemas: Object.fromEntries(schemas),
       headers: responseHeaders,
-      responses: { ...emptyResponses, ...problemResponses(routes) },
+      responses: { ...emptyResponses, ...Object.fromEntries(problems) },
     },
   };
-}
-
-/**
- * The schemas that a path refers to. The records of a list that takes `include` have a schema
- * of their own.
- */
-function usedSchemas(schemas: Json, paths: Json): Json {
-  const text = JSON.stringify(paths);
-  const isUsed = ([name]: [string, unknown]): boolean =>
-    text.includes(`"#/components/schemas/${name}"`);
-
-  return Object.fromEntries(Object.entries(schemas).filter(isUsed));
 }
 
 /**
@@ -82,6 +78,10 @@ const tagDescriptions: Record<string, string> = {
     'Login, sessions, registration, forgotten passwords, and the tokens of API clients.',
 };
 
+/**
+ * The ways to prove who calls. OAuth 2.0 is none of them: it needs a whole address, which the
+ * document does not know, and strict programs refuse a path in its place.
+ */
 const securitySchemes = {
   bearer: {
     type: 'http',
@@ -89,14 +89,8 @@ const securitySchemes = {
     bearerFormat: 'JWT',
     description:
       'The `accessToken` that login or refresh returns; the key of a program; or a legacy token, whose responses have ' +
-      '`Deprecation` and `Sunset`.',
-  },
-  program: {
-    type: 'oauth2',
-    description:
-      'For tools that speak OAuth 2.0 only: exchanges the guid of a program (`client_id`) and a key of it ' +
-      '(`client_secret`) for an access token of 15 minutes. The key itself is a bearer token, too.',
-    flows: { clientCredentials: { tokenUrl: tokenPath, scopes: {} } },
+      '`Deprecation` and `Sunset`. Tools that speak OAuth 2.0 only exchange the guid of a program (`client_id`) and a ' +
+      `key of it (\`client_secret\`) for an access token of 15 minutes, at \`${tokenPath}\` (\`client_credentials\`).`,
   },
   basic: { type: 'http', scheme: 'basic', description: 'The id and the secret of an API client.' },
 };
@@ -120,9 +114,12 @@ function operation(route: TenantRoute, routes: readonly TenantRoute[]): Json {
     description: description.join('\n\n'),
     ...(requirement?.security ? { security: requirement.security } : {}),
     ...(requirement ? {} : { 'x-permission': route.access }),
-    parameters: parameters(route),
+    parameters: parameters(route, routes),
     ...requestBody(route),
-    responses: { ...successResponses(route, routes), ...problemReferences(route) },
+    responses: {
+      ...successResponses(route, pascalCase(`${operationId(route)}Response`), routes),
+      ...problemReferences(route),
+    },
   };
 }
 
@@ -147,16 +144,13 @@ const requirements: Record<string, Requirement> = {
 function operationId({ method, path }: TenantRoute): string {
   const segments = path.replace(/^\/api\/(v1\/)?/, '').split(/[/.-]/);
   const words = segments.map(text =>
-    text.startsWith(':') ? `By${capitalise(text.slice(1))}` : capitalise(text),
+    text.startsWith(':') ? `By${pascalCase(text.slice(1))}` : pascalCase(text),
   );
   return method.toLowerCase() + words.join('');
 }
 
-function capitalise(word: string): string {
-  return word.charAt(0).toUpperCase() + word.slice(1);
-}
-
-function requestBody({ body, example, upload, method, takesPart = false }: TenantRoute): Json {
+function requestBody(route: TenantRoute): Json {
+  const { body, example, upload, method } = route;
   if (upload) {
     const { mediaType, example } = upload;
     return {
@@ -169,7 +163,7 @@ function requestBody({ body, example, upload, method, takesPart = false }: Tenan
 
   if (!body) return {};
 
-  const content = { schema: bodySchema(body, takesPart), ...(example ? { example } : {}) };
+  const content = { schema: bodySchema(body, route), ...(example ? { example } : {}) };
   const mediaTypes = method === 'PATCH' ? [mergePatch, 'application/json'] : ['application/json'];
 
   return {
@@ -181,34 +175,39 @@ function requestBody({ body, example, upload, method, takesPart = false }: Tenan
 }
 
 /**
- * The schema of a body. A field that may be absent may also be null, which is no value.
- * @param isPart whether the body changes only the fields that are sent: none is required then
+ * The schema of a body. A field that may be absent may also be null, which is no value. Where
+ * the body changes only the fields that are sent, none is required.
  */
-function bodySchema(body: z.ZodObject, isPart: boolean): Json {
+function bodySchema(body: z.ZodObject, route: TenantRoute): Json {
+  const { takesPart: isPart = false } = route;
+  const title = body.meta()?.title ?? pascalCase(`${operationId(route)}Body`);
   const { required, properties, ...rest } = toSchema(body, 'input');
   const isRequired = (name: string) => (required as string[] | undefined)?.includes(name);
+
   const fields = Object.entries(properties as Record<string, Json>).map(
-    ([name, { default: byDefault, ...property }]) => {
-      const initial = isPart || byDefault === undefined ? {} : { default: byDefault };
-      if (isRequired(name) || takesNull(body.shape[name])) {
+    ([name, { default: _, ...property }]) => {
+      const initial = isPart ? {} : defaultOf(body.shape[name]);
+      if (isRequired(name) || takesNull(schemaOf(body.shape[name]))) {
         return [name, { ...property, ...initial }];
       }
 
-      const { description, ...value } = property;
-      return [
-        name,
-        {
-          description: `${description} Null: as in a new record without it.`,
-          anyOf: [value, { type: 'null' }],
-          ...initial,
-        },
-      ];
+      const description = `${property.description} Null: as in a new record without it.`;
+      return [name, { ...orNull(property), description, ...initial }];
     },
   );
 
-  return {
-    ...rest,
-    properties: Object.fromEntries(fields),
-    ...(isPart || required === undefined ? {} : { required }),
-  };
+  return entitle(
+    {
+      ...rest,
+      properties: Object.fromEntries(fields),
+      ...(isPart || required === undefined ? {} : { required }),
+      title: isPart ? title.replace(/Body$/, 'Part') : title,
+    },
+    title,
+  );
+}
+
+/** The default of a field, also of one whose value is converted; empty if it has none. */
+function defaultOf(field: unknown): Json {
+  return field instanceof z.ZodDefault ? { default: field.def.defaultValue } : {};
 }

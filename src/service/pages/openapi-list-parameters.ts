@@ -1,3 +1,4 @@
+import { maxInt32 } from '../../lib/http/request/fields.ts';
 import {
   type Include,
   type ListContract,
@@ -6,13 +7,10 @@ import {
   sortableNames,
   takesFlag,
 } from '../../lib/http/request/list-parameters/list-contract.ts';
-import type {
-  ListField,
-  ListFieldKind,
-} from '../../lib/http/request/list-parameters/list-field.ts';
+import type { ListField } from '../../lib/http/request/list-parameters/list-field.ts';
 import { maxOffset } from '../../lib/http/request/list-parameters/list-query.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
-import type { Json } from './openapi-schemas.ts';
+import { type Json, toSchema } from './openapi-schemas.ts';
 
 /**
  * The parameters that a list takes beside those of its own: `limit`, `after`, `sort`, `q`,
@@ -43,7 +41,7 @@ const limitParameter = {
   name: 'limit',
   ...inQuery,
   description: 'The maximum number of records in a page. A value above 1,000 counts as 1,000.',
-  schema: { type: 'integer', minimum: 1 },
+  schema: { type: 'integer', format: 'int32', minimum: 1, maximum: maxInt32 },
 };
 
 const afterParameter = {
@@ -62,7 +60,7 @@ const offsetParameter = {
   description:
     'The number of records before the page, for tables with page numbers. A program that reads ' +
     'the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`.',
-  schema: { type: 'integer', minimum: 0, maximum: maxOffset, default: 0 },
+  schema: { type: 'integer', format: 'int32', minimum: 0, maximum: maxOffset, default: 0 },
 };
 
 const bomParameter = {
@@ -156,25 +154,19 @@ const meanings: Readonly<Record<Operator, (field: ListField) => string>> = {
     `With \`true\`, beside another filter by \`${name}\`: also the records without a value in it.`,
 };
 
-/** The schemas of the values of a field. */
-const kinds: Record<ListFieldKind, Json> = {
-  text: { type: 'string' },
-  code: { type: 'string' },
-  email: { type: 'string' },
-  choice: { type: 'string' },
-  integer: { type: 'integer' },
-  decimal: { type: 'number' },
-  boolean: { type: 'boolean' },
-  timestamp: {
-    description: 'A time, or a date alone: that day in UTC.',
-    anyOf: [
-      { type: 'string', format: 'date-time' },
-      { type: 'string', format: 'date' },
-    ],
-  },
-  uuid: { type: 'string', format: 'uuid' },
-};
+/** The schema of the values of a filter: that of the field, or a choice of the list. */
+function valueSchema({ kind, values, schema }: ListField): Json {
+  if (kind === 'choice') return { type: 'string', enum: values };
+  if (kind === 'timestamp') return timeOrDay;
 
-function valueSchema({ kind, values }: ListField): Json {
-  return { ...kinds[kind], ...(kind === 'choice' && { enum: values }) };
+  const { title, description, ...rest } = toSchema(schema, 'output');
+  return rest;
 }
+
+const timeOrDay = {
+  description: 'A time, or a date alone: that day in UTC.',
+  anyOf: [
+    { type: 'string', format: 'date-time' },
+    { type: 'string', format: 'date' },
+  ],
+};

@@ -1,13 +1,19 @@
+import { z } from 'zod';
+import { intId, longId } from '../../lib/http/request/fields.ts';
 import { schemaOf } from '../../lib/http/schema-of.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import { listParameters } from './openapi-list-parameters.ts';
-import { type Json, toSchema } from './openapi-schemas.ts';
+import { exampleOfField } from './openapi-responses.ts';
+import { itemOf, type Json, toSchema } from './openapi-schemas.ts';
 
-/** The parameters of a route: its headers, and those of its path, query and list. */
-export function parameters(route: TenantRoute): Json[] {
+/**
+ * The parameters of a route: its headers, and those of its path, query and list.
+ * @param routes all routes, among them the lists of what paths name
+ */
+export function parameters(route: TenantRoute, routes: readonly TenantRoute[]): Json[] {
   return [
     ...headers(route),
-    ...pathParameters(route),
+    ...pathParameters(route, routes),
     ...queryParameters(route),
     ...listParameters(route),
   ];
@@ -58,22 +64,38 @@ function header(
   return { name, in: 'header', required, description, schema: { type: 'string', ...limits } };
 }
 
-function pathParameters({ path }: TenantRoute): Json[] {
-  return [...path.matchAll(/:(\w+)/g)].map(([, name = '']) => ({
+function pathParameters({ path }: TenantRoute, routes: readonly TenantRoute[]): Json[] {
+  return [...path.matchAll(/\/:(\w+)/g)].map(({ 1: name = '', index }) => ({
     name,
     in: 'path',
     required: true,
     description: pathDescriptions[name] ?? name,
-    schema: pathSchema(name, path),
+    ...fieldOfPath(name, path.slice(0, index), routes),
   }));
 }
 
-function pathSchema(name: string, path: string): Json {
-  if (/code$/i.test(name)) return { type: 'string' };
-  return name === 'keyId' || path.includes('/sessions/')
-    ? { type: 'string', format: 'uuid' }
-    : { type: 'integer', minimum: 1 };
+/**
+ * The schema and an example of a parameter of a path: those of the field that it names in the
+ * records of the list.
+ * @param before the path before the parameter: the path of that list, or of its records by code
+ */
+function fieldOfPath(name: string, before: string, routes: readonly TenantRoute[]): Json {
+  const listPath = name === 'entityId' ? entitiesPath : before.replace(/\/code$/, '');
+  const list = routes.find(
+    ({ method, path, response }) =>
+      method === 'GET' && path === listPath && response instanceof z.ZodArray,
+  );
+  const view = list?.response && itemOf(list.response);
+  if (!(view instanceof z.ZodObject)) throw new Error(`no list has what :${name} names`);
+
+  const ending = /id$/i.test(name) ? 'id' : name.toLowerCase();
+  const property = Object.keys(view.shape).find(each => each.toLowerCase().endsWith(ending)) ?? '';
+  const { description, ...schema } = toSchema(schemaOf(view.shape[property]), 'output');
+
+  return { schema, example: exampleOfField(view, property, routes) };
 }
+
+const entitiesPath = '/api/v1/Entities';
 
 const pathDescriptions: Record<string, string> = {
   id: 'The id of the record.',
@@ -117,7 +139,8 @@ function queryParameters(route: TenantRoute): Json[] {
 function querySchema(name: string, defaultValue: unknown, { list }: TenantRoute): Json {
   const withDefault = defaultValue === undefined ? {} : { default: defaultValue };
   if (typeof defaultValue === 'boolean') return { type: 'boolean', ...withDefault };
-  if (name === 'after' && list) return { type: ['integer', 'string'] };
-  if (/^(limit|.*Id)$/.test(name)) return { type: 'integer', minimum: 1, ...withDefault };
+  if (name === 'after' && list) return { anyOf: [toSchema(longId(), 'input'), { type: 'string' }] };
+  if (name === 'limit') return { ...toSchema(intId(), 'input'), ...withDefault };
+  if (name.endsWith('Id')) return { ...toSchema(longId(), 'input'), ...withDefault };
   return { type: 'string', ...withDefault };
 }

@@ -1,6 +1,8 @@
 import { z } from 'zod';
+import { maxInt32 } from '../../lib/http/request/fields.ts';
 import { problemBody } from '../../lib/http/steps/problem-details.ts';
 import { type ProblemCode, problemCodes, problems } from '../../lib/problems.ts';
+import { pascalCase } from '../../lib/runtime/casing.ts';
 import { fieldErrorCodes } from '../../lib/runtime/field-error.ts';
 import { requiredPermission, type TenantRoute } from '../../tenancy/define-route.ts';
 import { headerReferences } from './openapi-responses.ts';
@@ -39,10 +41,35 @@ function nameOf(status: ProblemStatus, codes: readonly ProblemCode[]): string {
   return [`Problem${status}`, ...(isAll ? [] : codes)].join('-');
 }
 
+/**
+ * The name of the schema of a problem: `Problem400Duplicate`. The codes that every route has are
+ * left out, so that it stays short.
+ */
+function titleOf(status: ProblemStatus, codes: readonly ProblemCode[]): string {
+  const [name = '', ...ownCodes] = nameOf(status, codes).split('-');
+  const isGeneral = (code: string) => general.some(each => each === code);
+  const words = ownCodes.filter(code => !isGeneral(code)).flatMap(code => code.split('_'));
+  return name + words.map(pascalCase).join('');
+}
+
+/** The schema of the problems of one status, with all members and the codes it can have. */
+function schemaOf(status: ProblemStatus, codes: readonly ProblemCode[]): Json {
+  const { properties } = problemSchema;
+
+  return {
+    ...problemSchema,
+    title: titleOf(status, codes),
+    properties: {
+      ...properties,
+      status: { ...properties.status, const: status },
+      code: { ...properties.code, enum: codes },
+    },
+  };
+}
+
 /** The response of one status, with the codes that it can carry. */
 function problemResponse(status: ProblemStatus, codes: readonly ProblemCode[]): Json {
   const [code = 'internal_error'] = codes;
-  const narrowed = { properties: { status: { const: status }, code: { enum: codes } } };
   const example = {
     ...problemBody(code, '0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e'),
     ...(problemHeaders[status]?.includes('Retry-After') ? { retryAfter: 2 } : {}),
@@ -54,12 +81,21 @@ function problemResponse(status: ProblemStatus, codes: readonly ProblemCode[]): 
       : {}),
   };
 
-  const schema = { allOf: [{ $ref: '#/components/schemas/Problem' }, narrowed] };
   return {
     description: codes.map(code => `\`${code}\`: ${problems[code].title}`).join('  \n'),
-    headers: headerReferences(...(problemHeaders[status] ?? [])),
-    content: { 'application/problem+json': { schema, example } },
+    headers: status === 413 ? withoutTimes(headerReferences()) : headersOf(status),
+    content: { 'application/problem+json': { schema: schemaOf(status, codes), example } },
   };
+}
+
+function headersOf(status: ProblemStatus): Json {
+  return headerReferences(...(problemHeaders[status] ?? []));
+}
+
+/** The headers of a response to a request that cannot succeed later either. */
+function withoutTimes(headers: Json): Json {
+  const times = ['RateLimit-Limit', 'RateLimit-Remaining', 'RateLimit-Reset'];
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !times.includes(name)));
 }
 
 const problemHeaders: Partial<Record<ProblemStatus, string[]>> = {
@@ -71,7 +107,7 @@ const problemHeaders: Partial<Record<ProblemStatus, string[]>> = {
   503: ['Retry-After'],
 };
 
-/** The members of a problem document. */
+/** The members of a problem document, of any status and code. */
 export const problemSchema = {
   type: 'object',
   description: 'Problem details (RFC 9457).',
@@ -84,7 +120,13 @@ export const problemSchema = {
       description: 'The page that explains the code.',
     },
     title: { type: 'string', description: 'The problem in a few words. The text may change.' },
-    status: { type: 'integer', description: 'The status of the response.' },
+    status: {
+      type: 'integer',
+      format: 'int32',
+      minimum: 400,
+      maximum: 599,
+      description: 'The status of the response.',
+    },
     code: {
       type: 'string',
       enum: Object.keys(problems),
@@ -101,19 +143,28 @@ export const problemSchema = {
     },
     retryAfter: {
       type: 'integer',
+      format: 'int32',
       minimum: 1,
+      maximum: maxInt32,
       description: 'The number of seconds to wait, as in the header `Retry-After`.',
     },
     references: {
       type: 'array',
       description: 'Of `in_use`: the records that refer to this one, and that you may read.',
       items: {
+        title: 'ProblemReference',
         type: 'object',
         required: ['resource', 'count'],
         additionalProperties: false,
         properties: {
           resource: { type: 'string', description: 'The name of a resource, such as `Entity`.' },
-          count: { type: 'integer', description: 'The number of its records.' },
+          count: {
+            type: 'integer',
+            format: 'int32',
+            minimum: 1,
+            maximum: maxInt32,
+            description: 'The number of its records.',
+          },
         },
       },
     },
@@ -128,6 +179,7 @@ export const problemSchema = {
         'Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`.',
     },
     passkey: {
+      title: 'ProblemPasskey',
       type: 'object',
       description:
         'Of `second_factor_required`: the options for `navigator.credentials.get`, as ' +
@@ -139,18 +191,21 @@ export const problemSchema = {
         'Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`.',
     },
     errors: {
+      title: 'FieldErrors',
       type: 'object',
       description:
         'What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`.',
       additionalProperties: { type: 'array', items: { type: 'string' } },
     },
     errorCodes: {
+      title: 'FieldErrorCodes',
       type: 'object',
       description:
         'The same as `errors`, for programs: a code for each text, with the numbers or values that it names.',
       additionalProperties: {
         type: 'array',
         items: {
+          title: 'FieldErrorCode',
           type: 'object',
           required: ['code'],
           additionalProperties: false,

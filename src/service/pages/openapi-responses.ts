@@ -1,14 +1,21 @@
 import { z } from 'zod';
+import { maxInt32 } from '../../lib/http/request/fields.ts';
 import type { CsvContract } from '../../lib/http/route.ts';
+import { schemaOf } from '../../lib/http/schema-of.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import { isJson, mediaTypeOf } from './media-types.ts';
 import { itemOf, type Json, responseSchema, toSchema } from './openapi-schemas.ts';
 
 /**
  * The responses of a route that are not problems, by status. 304 counts as one of them.
+ * @param title of a body whose view has none
  * @param routes all routes, for examples of records
  */
-export function successResponses(route: TenantRoute, routes: readonly TenantRoute[]): Json {
+export function successResponses(
+  route: TenantRoute,
+  title: string,
+  routes: readonly TenantRoute[],
+): Json {
   const { status, response, contentType = 'application/json', cache, mayBeEmpty, list } = route;
   if (!response || status === 204) return { [status]: responseReference('NoContent') };
 
@@ -27,7 +34,7 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
     : eventExample(route, routes);
   const content = {
     [mediaTypeOf(contentType)]: {
-      schema: responseSchema(response, list?.includes),
+      schema: responseSchema(response, title, list?.includes),
       ...(example !== undefined && { example }),
     },
   };
@@ -85,6 +92,8 @@ function csvContent({ columns, description }: CsvContract): Json {
   };
 }
 
+const number = { type: 'integer', format: 'int32', minimum: 0, maximum: maxInt32 };
+
 /** The headers of responses, by their names without hyphens and `X-`. */
 export const responseHeaders = {
   RequestId: {
@@ -132,15 +141,15 @@ export const responseHeaders = {
   },
   RateLimitLimit: {
     description: 'The number of requests that the client may send in a period.',
-    schema: { type: 'integer' },
+    schema: number,
   },
   RateLimitRemaining: {
     description: 'The number that is left of them.',
-    schema: { type: 'integer' },
+    schema: number,
   },
   RateLimitReset: {
     description: 'The number of seconds until more are left.',
-    schema: { type: 'integer' },
+    schema: number,
   },
   IdempotencyReplayed: {
     description:
@@ -158,7 +167,7 @@ export const responseHeaders = {
   },
   RetryAfter: {
     description: 'The number of seconds to wait.',
-    schema: { type: 'integer', minimum: 1 },
+    schema: { ...number, minimum: 1 },
   },
   WWWAuthenticate: {
     description: 'What is missing or wrong in the credentials.',
@@ -174,6 +183,18 @@ function responseExample(response: z.ZodType, routes: readonly TenantRoute[]): u
   const item = itemOf(response);
   const example = exampleOf(toSchema(item, 'output'), '', createdAs(item, routes));
   return response instanceof z.ZodArray ? [example] : example;
+}
+
+/**
+ * An example of a field of a view, such as one that a path names.
+ * @param routes all routes, among them the one that creates such records
+ */
+export function exampleOfField(
+  view: z.ZodObject,
+  name: string,
+  routes: readonly TenantRoute[],
+): unknown {
+  return exampleOf(toSchema(schemaOf(view.shape[name]), 'output'), name, createdAs(view, routes));
 }
 
 /** An example of a stream: an event of the first record that the list beside it has. */
@@ -202,8 +223,8 @@ function exampleOf(schema: Json, name: string, known: Json = {}): unknown {
   if (name in known) return known[name];
   if (name in examples && schema.type !== 'integer') return examples[name];
   if ('const' in schema) return schema.const;
-  if (Array.isArray(schema.enum)) return schema.enum[0];
   if (isNullable(schema)) return null;
+  if (Array.isArray(schema.enum)) return schema.enum[0];
 
   const { type, format, properties, required, items } = schema;
   if (type === 'object') {
@@ -222,9 +243,8 @@ function exampleOf(schema: Json, name: string, known: Json = {}): unknown {
   return name === 'Id' ? cursor : `the ${name}`;
 }
 
-function isNullable({ type, anyOf }: Json): boolean {
-  if (Array.isArray(type)) return type.includes('null');
-  return Array.isArray(anyOf) && anyOf.some(option => (option as Json).type === 'null');
+function isNullable({ type }: Json): boolean {
+  return Array.isArray(type) && type.includes('null');
 }
 
 const time = '2026-01-05T09:30:00.000Z';

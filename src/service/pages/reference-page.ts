@@ -160,9 +160,12 @@ function typeText({ type, anyOf, format, enum: values, items, const: only }: Sch
   if (anyOf) return anyOf.map(typeText).join(' or ');
   if (only !== undefined) return JSON.stringify(only);
   if (values) return values.map(value => JSON.stringify(value)).join(' or ');
-  if (type === 'array') return `list of ${items?.properties ? 'objects' : typeText(items ?? {})}`;
-  if (format && type === 'string') return formatNames[format] ?? format;
-  return [type].flat().filter(Boolean).join(' or ') || 'any';
+
+  const names = [type].flat().map(name => {
+    if (name === 'array') return `list of ${items?.properties ? 'objects' : typeText(items ?? {})}`;
+    return name === 'string' && format ? (formatNames[format] ?? format) : name;
+  });
+  return names.filter(Boolean).join(' or ') || 'any';
 }
 
 const formatNames: Record<string, string> = {
@@ -172,21 +175,11 @@ const formatNames: Record<string, string> = {
 };
 
 /** `At most 50 characters.`, `From 1 to 9. By default 1.` */
-function limitText({
-  maxLength,
-  minimum,
-  maximum,
-  maxItems,
-  default: value,
-  anyOf,
-}: Schema): string {
-  // Of a nullable field, this is the schema of its values.
-  const inner = anyOf?.[0] ?? {};
-  const maxCharacters = maxLength ?? inner.maxLength;
-  const [from, to] = [minimum ?? inner.minimum, maximum ?? inner.maximum].map(shown);
+function limitText({ maxLength, minimum, maximum, maxItems, default: value }: Schema): string {
+  const [from, to] = [minimum, maximum].map(shown);
 
   return [
-    maxCharacters === undefined ? '' : `At most ${maxCharacters.toLocaleString('en')} characters.`,
+    maxLength === undefined ? '' : `At most ${maxLength.toLocaleString('en')} characters.`,
     maxItems === undefined ? '' : `At most ${maxItems} items.`,
     from && to ? `From ${from} to ${to}.` : from ? `At least ${from}.` : to ? `At most ${to}.` : '',
     value === undefined || value === null ? '' : `By default \`${JSON.stringify(value)}\`.`,

@@ -11,7 +11,6 @@ export interface Schema {
   properties?: Record<string, Schema>;
   required?: string[];
   anyOf?: Schema[];
-  allOf?: Schema[];
   minLength?: number;
   maxLength?: number;
   minimum?: number;
@@ -133,7 +132,10 @@ function endpoint(
       : description,
     parameters,
     security: operation.security ?? document.security,
-    body: mediaType === undefined || !content ? undefined : { mediaType, ...content },
+    body:
+      mediaType === undefined || !content
+        ? undefined
+        : { mediaType, ...content, schema: resolve(content.schema, document) },
     response: successResponse(responses, document),
     errors: Object.keys(responses)
       .filter(status => Number(status) >= 400)
@@ -141,33 +143,47 @@ function endpoint(
   };
 }
 
-function successResponse(
-  responses: Operation['responses'],
-  { components }: Document,
-): SuccessResponse {
+function successResponse(responses: Operation['responses'], document: Document): SuccessResponse {
   const [status = '', response] =
     Object.entries(responses).find(([each]) => each.startsWith('2')) ?? [];
-  const resolve = (schema: Schema | undefined): Schema =>
-    components.schemas[schema?.$ref?.split('/').at(-1) ?? ''] ?? schema ?? {};
   const json = response?.content?.['application/json'];
   const mayBeEmpty = status !== '204' && '204' in responses;
   if (!json) return { status, isList: false, mayBeEmpty };
 
-  const schema = resolve(json.schema);
+  const schema = resolve(json.schema, document);
   const isList = schema.type === 'array';
 
   return {
     status,
     isList,
     mayBeEmpty,
-    body: { schema: isList ? resolve(schema.items) : schema, example: json.example },
+    body: { schema: isList ? (schema.items ?? {}) : schema, example: json.example },
   };
 }
 
-function problemCodes(reference: string, { components }: Document): string[] {
-  const schema =
-    components.responses[reference.split('/').at(-1) ?? '']?.content['application/problem+json']
-      ?.schema;
-  const code = schema?.allOf?.map(({ properties }) => properties?.code).find(each => each?.enum);
-  return (code?.enum ?? []) as string[];
+/** Returns a schema with the components that it refers to in their places. */
+function resolve(schema: Schema, document: Document): Schema {
+  const { $ref, items, properties, ...rest } = schema;
+  if ($ref) return { ...componentOf($ref, document), ...rest };
+
+  return {
+    ...rest,
+    ...(items && { items: resolve(items, document) }),
+    ...(properties && {
+      properties: Object.fromEntries(
+        Object.entries(properties).map(([name, property]) => [name, resolve(property, document)]),
+      ),
+    }),
+  };
+}
+
+function componentOf(reference: string, document: Document): Schema {
+  const schema = document.components.schemas[reference.split('/').at(-1) ?? ''];
+  return schema ? resolve(schema, document) : {};
+}
+
+function problemCodes(reference: string, document: Document): string[] {
+  const response = document.components.responses[reference.split('/').at(-1) ?? ''];
+  const { $ref = '' } = response?.content['application/problem+json']?.schema ?? {};
+  return (componentOf($ref, document).properties?.code?.enum ?? []) as string[];
 }

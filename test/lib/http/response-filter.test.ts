@@ -108,7 +108,14 @@ describe('response filter', () => {
 
   it('the documented schema of every response allows no unknown property, so the test client checks for them', () => {
     let objects = 0;
+    const checked = new Set<string>();
     const check = (schema: Json, pointer: string): void => {
+      const name = typeof schema.$ref === 'string' ? (schema.$ref.split('/').at(-1) ?? '') : '';
+      if (name !== '' && !checked.has(name)) {
+        checked.add(name);
+        check(document.components.schemas[name] as Json, name);
+      }
+
       if (schema.properties) {
         expect(schema.additionalProperties, pointer).to.equal(false);
         objects++;
@@ -126,11 +133,8 @@ describe('response filter', () => {
         }
       }
     }
-    for (const [name, schema] of Object.entries(document.components.schemas)) {
-      check(schema as Json, name);
-    }
 
-    expect(objects).to.be.greaterThan(10);
+    expect(objects).to.be.greaterThan(40);
   });
 
   it('the test client rejects a response with an unknown property', () => {

@@ -1,5 +1,11 @@
 import { z } from 'zod';
-import { describeFields, lengths, text, timestamp } from '../../../lib/http/request/fields.ts';
+import {
+  describeFields,
+  guid,
+  lengths,
+  text,
+  timestamp,
+} from '../../../lib/http/request/fields.ts';
 import { defaultName } from './factor-store.ts';
 
 /** The name of a factor in a body. */
@@ -10,7 +16,7 @@ export const factorName = text({ max: lengths.name })
 /** A factor as its person sees it. */
 export const factorView = describeFields(
   {
-    id: z.string(),
+    id: guid(),
     kind: z.enum(['totp', 'passkey']),
     name: z.string(),
     confirmedAt: timestamp(),
@@ -31,7 +37,7 @@ export const factorView = describeFields(
 
 /** An authenticator app that is not confirmed yet. */
 export const totpView = describeFields(
-  { id: z.string(), secret: z.string(), url: z.string() },
+  { id: guid(), secret: z.string(), url: z.string() },
   {
     id: 'The id of the factor, for `confirm`.',
     secret: 'The key of the app, in base 32. No other response has it.',

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { describeFields } from '../../../lib/http/request/fields.ts';
+import { describeFields, int32, intCount } from '../../../lib/http/request/fields.ts';
 import { factorName } from './factor-fields.ts';
 
 /** The name of a passkey that its person has not named. */
@@ -50,7 +50,10 @@ export const attestationField = z
   .describe('`toJSON()` of the credential that `navigator.credentials.create` has returned.');
 export type SentAttestation = z.output<typeof attestationField>;
 
-export const passkeyName = factorName.removeDefault().default(defaultPasskeyName);
+export const passkeyName = factorName
+  .removeDefault()
+  .default(defaultPasskeyName)
+  .describe('A name by which you recognise the passkey.');
 
 const credentialType = z.literal('public-key');
 const credentials = z.array(
@@ -79,7 +82,7 @@ const user = describeFields(
   },
 );
 const algorithm = describeFields(
-  { type: credentialType, alg: z.int() },
+  { type: credentialType, alg: int32() },
   { type: 'Always `public-key`.', alg: 'The number of the algorithm in the registry of COSE.' },
 );
 const selection = describeFields(
@@ -97,7 +100,7 @@ export const creationOptionsView = describeFields(
     rp: relyingParty,
     user,
     pubKeyCredParams: z.array(algorithm),
-    timeout: z.int(),
+    timeout: intCount(),
     attestation: z.literal('none'),
     excludeCredentials: credentials,
     authenticatorSelection: selection,
@@ -119,7 +122,7 @@ export const requestOptionsView = describeFields(
   {
     challenge: z.string(),
     rpId: z.string(),
-    timeout: z.int(),
+    timeout: intCount(),
     userVerification: z.enum(['preferred', 'required']),
     allowCredentials: credentials,
   },

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { addedBy } from '../../../control/former-builds.ts';
 import { isUuid } from '../../../lib/http/request/uuid.ts';
+import { guid } from '../../../lib/http/request/fields.ts';
 import { problem } from '../../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import type { RequestContext } from '../../../tenancy/request-context.ts';
@@ -18,7 +19,7 @@ const path = '/api/v1/auth/factors/passkeys';
 
 /** The result of a new passkey. */
 const addedPasskey = z
-  .object({ id: z.string().describe('The id of the factor, for `DELETE`.') })
+  .object({ id: guid().describe('The id of the factor, for `DELETE`.') })
   .extend(confirmedFactor.shape)
   .meta({ title: 'AddedPasskey' });
 

@@ -60,7 +60,7 @@ export const email = () =>
       const { message, ...params } = error;
       context.addIssue({ code: 'custom', message, params });
     })
-    .meta({ minLength: 1, maxLength: lengths.email });
+    .meta({ format: 'idn-email', minLength: 1, maxLength: lengths.email });
 
 /** An e-mail address in a response: `idn-email`, because it may have letters beyond ASCII. */
 export const storedEmail = () => z.string().meta({ format: 'idn-email' });

@@ -43,6 +43,12 @@ export const int32 = () =>
     .max(maxInt32)
     .int();
 
+/** An int id: 1 … 2³¹−1. */
+export const intId = () => int32().min(1);
+
+/** A count in a response: 0 … 2³¹−1. */
+export const intCount = () => int32().min(0);
+
 /** A long id: 1 … 2⁵³−1, the range in which every JSON number is exact. */
 export const longId = () => z.int().min(1).max(Number.MAX_SAFE_INTEGER);
 

@@ -62,7 +62,7 @@ export function createDefinition<
   return {
     ...(options as unknown as ResourceDefinition),
     view,
-    create: describe(options.create),
+    create: describe(options.create).meta({ title: `${name}Body` }),
     referrers: [...(options.referrers ?? [])],
     table: new TableStatements(entity, view),
     unique: options.unique ?? options.lookup?.property,

@@ -4,7 +4,7 @@ import type { FieldError } from '../../../runtime/field-error.ts';
 import { schemaOf } from '../../schema-of.ts';
 import { emailPart, readEmail } from '../email.ts';
 import { fieldErrorOf } from '../field-error-of.ts';
-import { codeFormat, controlCharacters, moment, normalText } from '../fields.ts';
+import { codeFormat, controlCharacters, maxInt32, moment, normalText } from '../fields.ts';
 import { isUuid } from '../uuid.ts';
 
 export type ListFieldKind =
@@ -18,6 +18,8 @@ export type ListFieldKind =
   | 'timestamp'
   | 'uuid';
 
+const maxLong = Number.MAX_SAFE_INTEGER;
+
 /** A field of a view that a list can be filtered by. */
 export interface ListField {
   readonly name: string;
@@ -28,10 +30,15 @@ export interface ListField {
   readonly isList: boolean;
   /** True for a value of another table, which no index serves. */
   readonly isComputed: boolean;
-  /** The largest value of the column of an integer; the smallest is `-max - 1`. */
+  /**
+   * The largest value of the column of an integer, an int or a long; the smallest is
+   * `-max - 1`.
+   */
   readonly max: number;
   /** The values of a choice. */
   readonly values: readonly string[];
+  /** The schema of a value, as responses have it: of a list, that of its members. */
+  readonly schema: z.ZodType;
 }
 
 /**
@@ -56,8 +63,9 @@ export function listField(
     isSortable: isSortable && !isList,
     isList,
     isComputed,
-    max: one instanceof z.ZodNumber ? (one.maxValue ?? 0) : 0,
+    max: one instanceof z.ZodNumber && (one.maxValue ?? 0) > maxInt32 ? maxLong : maxInt32,
     values: one instanceof z.ZodEnum ? one.options.map(String) : [],
+    schema: one,
   };
 }
 
