@@ -61,7 +61,10 @@ export const currencies = defineResource({
     Code: 'The code of the currency, such as `EUR` (ISO 4217). No two records have the same.',
     Name: 'The name of the currency.',
     Symbol: 'The sign before or after an amount, such as `€`; null if there is none.',
-    DecimalPlaces: 'The number of decimals of an amount, such as 2 for euros and cents.',
+    DecimalPlaces:
+      'The number of decimals of an amount, such as 2 for euros and cents. `Intl` of JavaScript shows other decimals ' +
+      'for some currencies, such as none for HUF, IDR and PKR: pass this number as `minimumFractionDigits` and ' +
+      '`maximumFractionDigits`.',
   },
   example: { Code: 'XBT', Name: 'Bitcoin', Symbol: '₿', DecimalPlaces: 6 },
   replacement: { Code: 'AED', Name: 'United Arab Emirates Dirham', DecimalPlaces: 2 },
