@@ -1,5 +1,8 @@
+import { readdir, readFile } from 'node:fs/promises';
 import { createConfig, lintFromString } from '@redocly/openapi-core';
 import { Validator } from '@seriousme/openapi-schema-validator';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import formats from 'ajv-formats';
 import { expect } from 'chai';
 import type { z } from 'zod';
 import { operatorsOf } from '../../src/lib/http/request/list-parameters/list-contract.ts';
@@ -264,6 +267,33 @@ describe('OpenAPI document', () => {
 
     expect(compared).to.be.above(80);
     expect(differences).to.deep.equal([]);
+  });
+
+  it('the document allows every query that the guide shows', async () => {
+    const ajv = new Ajv2020({ strict: false, coerceTypes: true });
+    formats.default(ajv);
+    const folder = new URL('../../docs/guide/', import.meta.url);
+    const pages = (await readdir(folder)).filter(file => file.endsWith('.md'));
+    const texts = await Promise.all(pages.map(file => readFile(new URL(file, folder), 'utf8')));
+    const shown = texts
+      .flatMap(text => [...text.matchAll(/(\/api\/v1\/\w+(?:\/\w+)*)\?([^\s"'`>)]+)/g)])
+      .filter(([, path = '']) => path in document.paths);
+
+    expect(shown).to.have.length.above(10);
+    for (const [address, path = '', query] of shown) {
+      const parameters = Object.values(document.paths[path] ?? {}).flatMap(each => each.parameters);
+
+      for (const [name, value] of new URLSearchParams(query)) {
+        const parameter = parameters.find(each => each.in === 'query' && each.name === name);
+        expect(parameter, `${name} of ${address}`).not.to.equal(undefined);
+        if (/[…$]/.test(value)) continue; // a value that the reader puts in
+
+        const { items, ...schema } = resolved(parameter?.schema as Schema | undefined);
+        const values = schema.type === 'array' ? value.split(',') : [value];
+        const isValid = ajv.compile({ type: 'array', items: items ?? schema });
+        expect(isValid(values), `${name} of ${address}`).to.equal(true);
+      }
+    }
   });
 
   it('every parameter of a path has an example that its schema accepts', () => {
