@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { expect } from 'chai';
-import { type Browser, chromium, type Page } from 'playwright-core';
+import { type Browser, chromium, type Locator, type Page } from 'playwright-core';
 import { createWorld, type World } from '../support/world.ts';
 
 const executablePath = [
@@ -147,19 +147,23 @@ async function openPage(
   return { page, browserErrors, origins };
 }
 
-/**
- * Expands an operation of the explorer, and waits until its form can be filled in. Swagger UI
- * draws only the operations near the window, so the page is scrolled through.
- */
+/** Expands an operation of the explorer, and waits until its form can be filled in. */
 export async function tryOut(page: Page, operationId: string) {
   const operation = page.locator(`.opblock[id$="-${operationId}"]`);
   await page.locator('.opblock').first().waitFor();
-  for (let top = 0; (await operation.count()) === 0; top += 300) {
-    await page.evaluate(scrolledTo, top);
-  }
+  await scrollToOperation(page, operation);
   await operation.locator('.opblock-summary-control').click();
   await operation.getByRole('button', { name: 'Execute' }).waitFor();
   return operation;
+}
+
+/**
+ * Scrolls through the page to an operation: Swagger UI draws only those near the window.
+ */
+async function scrollToOperation(page: Page, operation: Locator): Promise<void> {
+  for (let top = 0; (await operation.count()) === 0; top += 300) {
+    await page.evaluate(scrolledTo, top);
+  }
 }
 
 /** Executes an operation, and waits for the response of the service. */
@@ -168,6 +172,7 @@ export async function execute(
   operation: Awaited<ReturnType<typeof tryOut>>,
   path: string,
 ) {
+  await scrollToOperation(page, operation);
   const response = page.waitForResponse(candidate => new URL(candidate.url()).pathname === path);
   await operation.getByRole('button', { name: 'Execute' }).click();
   return response;

@@ -51,7 +51,7 @@ describeInBrowser('drill: explorer in a browser', (world, open) => {
     });
     await page.clock.install();
     await page.goto(`${world().url}/swagger`);
-    await page.locator('#operations-Country-postCountries').waitFor();
+    await page.locator('.opblock').first().waitFor();
     expect(await page.evaluate(overflow), 'on a phone').to.equal(0);
     await page.setViewportSize({ width: 1280, height: 800 });
     const { admin, guid } = world().acme;
