@@ -2346,14 +2346,32 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** PostAuthLoginBody */
+        PostAuthLoginBody: {
+            /**
+             * Format: idn-email
+             * @description The e-mail address of the user.
+             */
+            email: string;
+            /** @description The password of the user. */
+            password: string;
+        };
         /** LoginResponse */
         LoginResponse: {
             /** @description Send it as `Authorization: Bearer …`. It is valid for 15 minutes. */
             accessToken: string;
             /** @description Gets the next pair of tokens, once. */
             refreshToken: string;
-            /** @description Whether the entity of the user is a supplier or a customer; null for a user without an entity. */
-            entityType: ("supplier" | "customer") | null;
+            /**
+             * @description Whether the entity of the user is a supplier or a customer; null for a user without an entity.
+             * @enum {string|null}
+             */
+            entityType: "supplier" | "customer" | null;
+        };
+        /** PostAuthRefreshBody */
+        PostAuthRefreshBody: {
+            /** @description The refresh token of the last login or refresh. */
+            refreshToken: string;
         };
         /** CurrentUser */
         CurrentUser: {
@@ -2365,7 +2383,10 @@ export interface components {
             firstName: string;
             /** @description The last name of the user; empty for a program. */
             lastName: string;
-            /** @description The number of the tenant. */
+            /**
+             * Format: int64
+             * @description The number of the tenant.
+             */
             tenantId: number;
             /** @description The guid of the tenant, as in `X-Tenant`. */
             tenantGuid: string;
@@ -2373,12 +2394,18 @@ export interface components {
             tenantName: string;
             /** @description The id of the program that the tenant uses, as the operator has set it. */
             appId: string;
-            /** @description The `Id` of the entity that the user belongs to; null if it is none. */
+            /**
+             * Format: int64
+             * @description The `Id` of the entity that the user belongs to; null if it is none.
+             */
             userEntityId: number | null;
             /** @description The name of the role of the user. */
             role: string;
-            /** @description Whether the entity of the user is a supplier or a customer; null for a user without an entity. */
-            entityType: ("supplier" | "customer") | null;
+            /**
+             * @description Whether the entity of the user is a supplier or a customer; null for a user without an entity.
+             * @enum {string|null}
+             */
+            entityType: "supplier" | "customer" | null;
             /**
              * @description Whether the user accesses the data of every entity, or of the own entity only.
              * @enum {string}
@@ -2394,6 +2421,55 @@ export interface components {
              */
             passwordIsShort?: true;
         };
+        /** PostAuthVerifyBodyPasskeyResponse */
+        PostAuthVerifyBodyPasskeyResponse: {
+            /**
+             * Format: base64url
+             * @description What the browser says of the page and the challenge, in base64url.
+             */
+            clientDataJSON: string;
+            /**
+             * Format: base64url
+             * @description What the authenticator says, in base64url.
+             */
+            authenticatorData: string;
+            /**
+             * Format: base64url
+             * @description The signature of both, in base64url.
+             */
+            signature: string;
+            /**
+             * Format: base64url
+             * @description The person, as `user.id` of the creation has it; needed for a login alone.
+             */
+            userHandle?: string;
+        };
+        /** PostAuthVerifyBody */
+        PostAuthVerifyBody: {
+            /** @description The password of the user. Null: as in a new record without it. */
+            password?: string | null;
+            /** @description In place of `password`, of a person who has none: a new ID token, which is good once. Null: as in a new record without it. */
+            idToken?: string | null;
+            /** @description The present code of an authenticator app. Null: as in a new record without it. */
+            code?: string | null;
+            /** @description A recovery code, in place of `code`. Null: as in a new record without it. */
+            recoveryCode?: string | null;
+            /**
+             * PostAuthVerifyBodyPasskey
+             * @description In place of `code`: `toJSON()` of what `navigator.credentials.get` has returned for the options `passkey` of the refused request. Null: as in a new record without it.
+             */
+            passkey?: {
+                /**
+                 * Format: base64url
+                 * @description The name of the passkey, in base64url.
+                 */
+                id: string;
+                /** @description What the authenticator has signed. */
+                response: components["schemas"]["PostAuthVerifyBodyPasskeyResponse"];
+            } | null;
+            /** @description With `passkey`: the `challenge` of the refused request. Null: as in a new record without it. */
+            challenge?: string | null;
+        };
         /** Verification */
         Verification: {
             /**
@@ -2402,9 +2478,17 @@ export interface components {
              */
             verifiedUntil: string;
         };
+        /** PutAuthPasswordBody */
+        PutAuthPasswordBody: {
+            /** @description The password to set. */
+            newPassword: string;
+        };
         /** Session */
         Session: {
-            /** @description The id of the session, for `DELETE`. */
+            /**
+             * Format: uuid
+             * @description The id of the session, for `DELETE`.
+             */
             id: string;
             /**
              * Format: date-time
@@ -2419,16 +2503,22 @@ export interface components {
             /** @description Whether it is the session of this request. */
             current: boolean;
         };
-        /** Login */
-        Login: {
-            /** @description The number of the record. */
+        /** LoginListItem */
+        LoginListItem: {
+            /**
+             * Format: int64
+             * @description The number of the record.
+             */
             Id: number;
             /**
              * Format: date-time
              * @description When the person logged in, or tried to. Of a record for several logins, the beginning of their hour.
              */
             CreatedAt: string;
-            /** @description The number of the user; null for addresses that no user has. */
+            /**
+             * Format: int64
+             * @description The number of the user; null for addresses that no user has.
+             */
             UserId: number | null;
             /** @description What was proved or tried, by RFC 8176, such as `pwd` or `pwd otp`; `idp`: a sign-in by a provider. Null for several logins. */
             Method: string | null;
@@ -2437,23 +2527,192 @@ export interface components {
              * @enum {string}
              */
             Outcome: "succeeded" | "failed";
-            /** @description Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not confirmed yet. `identity_held`: a new password by a link holds this sign-in by a provider. `more_failures`: those of a user in an hour after the first 20. `unknown_address`: all of an hour whose address no user has. */
-            FailureReason: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address") | null;
+            /**
+             * @description Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not confirmed yet. `identity_held`: a new password by a link holds this sign-in by a provider. `more_failures`: those of a user in an hour after the first 20. `unknown_address`: all of an hour whose address no user has.
+             * @enum {string|null}
+             */
+            FailureReason: "wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address" | null;
             /** @description The IPv4 address, or the IPv6 network of 64 bits; null for several logins. */
             Network: string | null;
             /** @description The program of the client, as it names itself: the first 60 characters of `User-Agent`; null if it names none, and for several logins. */
             UserAgent: string | null;
-            /** @description The logins that the record stands for. */
+            /**
+             * Format: int32
+             * @description The logins that the record stands for.
+             */
             Count: number;
+            /** @description The name of the user, with `include=user`. */
+            UserName?: string | null;
+        };
+        /** Login */
+        Login: {
+            /**
+             * Format: int64
+             * @description The number of the record.
+             */
+            Id: number;
+            /**
+             * Format: date-time
+             * @description When the person logged in, or tried to. Of a record for several logins, the beginning of their hour.
+             */
+            CreatedAt: string;
+            /**
+             * Format: int64
+             * @description The number of the user; null for addresses that no user has.
+             */
+            UserId: number | null;
+            /** @description What was proved or tried, by RFC 8176, such as `pwd` or `pwd otp`; `idp`: a sign-in by a provider. Null for several logins. */
+            Method: string | null;
+            /**
+             * @description How it ended.
+             * @enum {string}
+             */
+            Outcome: "succeeded" | "failed";
+            /**
+             * @description Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not confirmed yet. `identity_held`: a new password by a link holds this sign-in by a provider. `more_failures`: those of a user in an hour after the first 20. `unknown_address`: all of an hour whose address no user has.
+             * @enum {string|null}
+             */
+            FailureReason: "wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address" | null;
+            /** @description The IPv4 address, or the IPv6 network of 64 bits; null for several logins. */
+            Network: string | null;
+            /** @description The program of the client, as it names itself: the first 60 characters of `User-Agent`; null if it names none, and for several logins. */
+            UserAgent: string | null;
+            /**
+             * Format: int32
+             * @description The logins that the record stands for.
+             */
+            Count: number;
+        };
+        /** PostAuthRegisterBody */
+        PostAuthRegisterBody: {
+            /**
+             * Format: idn-email
+             * @description The e-mail address, which receives the mail.
+             */
+            email: string;
+            /** @description The password to log in with once the address is confirmed. At least 15 characters; the operator can ask for fewer, at least 8. None that many people use, and none that consists of names and words of the account, with digits and signs. */
+            password: string;
+            /** @description The first name of the person. */
+            firstName: string;
+            /** @description The last name of the person. */
+            lastName: string;
+        };
+        /** PostAuthRegisterResponse */
+        PostAuthRegisterResponse: {
+            /**
+             * @description Always `accepted`, whether or not the address is known.
+             * @constant
+             */
+            status: "accepted";
+        };
+        /** PostAuthConfirmBody */
+        PostAuthConfirmBody: {
+            /** @description The token of the mail. */
+            token: string;
+        };
+        /** PostAuthResetPasswordBody */
+        PostAuthResetPasswordBody: {
+            /**
+             * Format: idn-email
+             * @description The address of the user who receives a mail. Send it alone, for step 1. Null: as in a new record without it.
+             */
+            email?: string | null;
+            /** @description The token of the mail. Send it with `newPassword`, for step 2. Null: as in a new record without it. */
+            token?: string | null;
+            /** @description The password to set. At least 15 characters; the operator can ask for fewer, at least 8. None that many people use, and none that consists of names and words of the account, with digits and signs. Null: as in a new record without it. */
+            newPassword?: string | null;
+        };
+        /** PostAuthResetPasswordResponse */
+        PostAuthResetPasswordResponse: {
+            /**
+             * @description Always `accepted`, whether or not the address is known.
+             * @constant
+             */
+            status: "accepted";
+        };
+        /** GetDataGenerateTokenResponse */
+        GetDataGenerateTokenResponse: {
+            /** @description Send it as `X-Api-Token`, or as `Authorization: Bearer …`. */
+            token: string;
+            /**
+             * Format: date-time
+             * @description When the token ends.
+             */
+            expiresAt: string;
+        };
+        /** PostAuthLoginVerifyBodyPasskeyResponse */
+        PostAuthLoginVerifyBodyPasskeyResponse: {
+            /**
+             * Format: base64url
+             * @description What the browser says of the page and the challenge, in base64url.
+             */
+            clientDataJSON: string;
+            /**
+             * Format: base64url
+             * @description What the authenticator says, in base64url.
+             */
+            authenticatorData: string;
+            /**
+             * Format: base64url
+             * @description The signature of both, in base64url.
+             */
+            signature: string;
+            /**
+             * Format: base64url
+             * @description The person, as `user.id` of the creation has it; needed for a login alone.
+             */
+            userHandle?: string;
+        };
+        /** PostAuthLoginVerifyBody */
+        PostAuthLoginVerifyBody: {
+            /** @description The `challenge` of the refused login. */
+            challenge: string;
+            /** @description The present code of an authenticator app. Null: as in a new record without it. */
+            code?: string | null;
+            /** @description A recovery code, in place of `code`. Null: as in a new record without it. */
+            recoveryCode?: string | null;
+            /**
+             * PostAuthLoginVerifyBodyPasskey
+             * @description In place of `code`: `toJSON()` of what `navigator.credentials.get` has returned for the options `passkey` of the refused request. Null: as in a new record without it.
+             */
+            passkey?: {
+                /**
+                 * Format: base64url
+                 * @description The name of the passkey, in base64url.
+                 */
+                id: string;
+                /** @description What the authenticator has signed. */
+                response: components["schemas"]["PostAuthLoginVerifyBodyPasskeyResponse"];
+            } | null;
+        };
+        /** PostAuthLoginSetupBody */
+        PostAuthLoginSetupBody: {
+            /** @description The `setupToken` of the refused login. */
+            setupToken: string;
+            /**
+             * @description A name by which you recognise the factor. Null: as in a new record without it.
+             * @default Authenticator app
+             */
+            name?: string | null;
         };
         /** NewTotp */
         NewTotp: {
-            /** @description The id of the factor, for `confirm`. */
+            /**
+             * Format: uuid
+             * @description The id of the factor, for `confirm`.
+             */
             id: string;
             /** @description The key of the app, in base 32. No other response has it. */
             secret: string;
             /** @description The `otpauth:` address with the key. Show it as a QR code. */
             url: string;
+        };
+        /** PostAuthLoginSetupConfirmBody */
+        PostAuthLoginSetupConfirmBody: {
+            /** @description The `setupToken` of the refused login. */
+            setupToken: string;
+            /** @description The present code of an authenticator app. */
+            code: string;
         };
         /** SetUpLogin */
         SetUpLogin: {
@@ -2461,42 +2720,87 @@ export interface components {
             accessToken: string;
             /** @description Gets the next pair of tokens, once. */
             refreshToken: string;
-            /** @description Whether the entity of the user is a supplier or a customer; null for a user without an entity. */
-            entityType: ("supplier" | "customer") | null;
+            /**
+             * @description Whether the entity of the user is a supplier or a customer; null for a user without an entity.
+             * @enum {string|null}
+             */
+            entityType: "supplier" | "customer" | null;
             /** @description Ten codes, each of which stands in once for a lost factor; empty unless the factor is the first one. No other response has them. */
             recoveryCodes: string[];
+        };
+        /** PostAuthLoginSetupPasskeyOptionsBody */
+        PostAuthLoginSetupPasskeyOptionsBody: {
+            /** @description The `setupToken` of the refused login. */
+            setupToken: string;
+        };
+        /** PasskeyCreationOptionsRp */
+        PasskeyCreationOptionsRp: {
+            /** @description The host of the page. */
+            id: string;
+            /** @description The name of the tenant. */
+            name: string;
+        };
+        /** PasskeyCreationOptionsUser */
+        PasskeyCreationOptionsUser: {
+            /** @description Names you in the authenticator, and says nothing else; in base64url. */
+            id: string;
+            /** @description Your e-mail address. */
+            name: string;
+            /** @description The same address, for authenticators that show two names. */
+            displayName: string;
+        };
+        /** PasskeyCreationOptionsPubKeyCredParamsItem */
+        PasskeyCreationOptionsPubKeyCredParamsItem: {
+            /**
+             * @description Always `public-key`.
+             * @constant
+             */
+            type: "public-key";
+            /**
+             * Format: int32
+             * @description The number of the algorithm in the registry of COSE.
+             */
+            alg: number;
+        };
+        /** PasskeyCreationOptionsExcludeCredentialsItem */
+        PasskeyCreationOptionsExcludeCredentialsItem: {
+            /**
+             * @description Always `public-key`.
+             * @constant
+             */
+            type: "public-key";
+            /** @description The name of the passkey, in base64url. */
+            id: string;
+            /** @description The ways to its authenticator, as hints. */
+            transports: string[];
+        };
+        /** PasskeyCreationOptionsAuthenticatorSelection */
+        PasskeyCreationOptionsAuthenticatorSelection: {
+            /**
+             * @description The authenticator should store the passkey, so that it can offer it by itself.
+             * @constant
+             */
+            residentKey: "preferred";
+            /**
+             * @description The authenticator should recognise its user.
+             * @constant
+             */
+            userVerification: "preferred";
         };
         /** PasskeyCreationOptions */
         PasskeyCreationOptions: {
             /** @description What the authenticator has to sign, once, within five minutes, in base64url. */
             challenge: string;
             /** @description Where the passkey will work. */
-            rp: {
-                /** @description The host of the page. */
-                id: string;
-                /** @description The name of the tenant. */
-                name: string;
-            };
+            rp: components["schemas"]["PasskeyCreationOptionsRp"];
             /** @description You, as your authenticator shows it. */
-            user: {
-                /** @description Names you in the authenticator, and says nothing else; in base64url. */
-                id: string;
-                /** @description Your e-mail address. */
-                name: string;
-                /** @description The same address, for authenticators that show two names. */
-                displayName: string;
-            };
+            user: components["schemas"]["PasskeyCreationOptionsUser"];
             /** @description The algorithms that the service knows. */
-            pubKeyCredParams: {
-                /**
-                 * @description Always `public-key`.
-                 * @constant
-                 */
-                type: "public-key";
-                /** @description The number of the algorithm in the registry of COSE. */
-                alg: number;
-            }[];
-            /** @description The time in which it has to, in ms. */
+            pubKeyCredParams: components["schemas"]["PasskeyCreationOptionsPubKeyCredParamsItem"][];
+            /**
+             * Format: int32
+             * @description The time in which it has to, in ms.
+             */
             timeout: number;
             /**
              * @description No statement about the make of the authenticator.
@@ -2504,30 +2808,61 @@ export interface components {
              */
             attestation: "none";
             /** @description The passkeys that you have already. */
-            excludeCredentials: {
-                /**
-                 * @description Always `public-key`.
-                 * @constant
-                 */
-                type: "public-key";
-                /** @description The name of the passkey, in base64url. */
-                id: string;
-                /** @description The ways to its authenticator, as hints. */
-                transports: string[];
-            }[];
+            excludeCredentials: components["schemas"]["PasskeyCreationOptionsExcludeCredentialsItem"][];
             /** @description What is preferred of the authenticator. */
-            authenticatorSelection: {
-                /**
-                 * @description The authenticator should store the passkey, so that it can offer it by itself.
-                 * @constant
-                 */
-                residentKey: "preferred";
-                /**
-                 * @description The authenticator should recognise its user.
-                 * @constant
-                 */
-                userVerification: "preferred";
-            };
+            authenticatorSelection: components["schemas"]["PasskeyCreationOptionsAuthenticatorSelection"];
+        };
+        /** PostAuthLoginSetupPasskeyBodyPasskeyResponse */
+        PostAuthLoginSetupPasskeyBodyPasskeyResponse: {
+            /**
+             * Format: base64url
+             * @description What the browser says of the page and the challenge, in base64url.
+             */
+            clientDataJSON: string;
+            /**
+             * Format: base64url
+             * @description The public key and its origin, in base64url.
+             */
+            attestationObject: string;
+            /**
+             * @description The ways to the authenticator, such as `internal` or `usb`.
+             * @default []
+             */
+            transports?: string[];
+        };
+        /** PostAuthLoginSetupPasskeyBodyPasskey */
+        PostAuthLoginSetupPasskeyBodyPasskey: {
+            /**
+             * Format: base64url
+             * @description The name of the passkey, in base64url.
+             */
+            id: string;
+            /** @description What the authenticator has made. */
+            response: components["schemas"]["PostAuthLoginSetupPasskeyBodyPasskeyResponse"];
+        };
+        /** PostAuthLoginSetupPasskeyBody */
+        PostAuthLoginSetupPasskeyBody: {
+            /** @description The `setupToken` of the refused login. */
+            setupToken: string;
+            /**
+             * @description A name by which you recognise the passkey. Null: as in a new record without it.
+             * @default Passkey
+             */
+            name?: string | null;
+            /** @description `toJSON()` of the credential that `navigator.credentials.create` has returned. */
+            passkey: components["schemas"]["PostAuthLoginSetupPasskeyBodyPasskey"];
+        };
+        /** PasskeyRequestOptionsAllowCredentialsItem */
+        PasskeyRequestOptionsAllowCredentialsItem: {
+            /**
+             * @description Always `public-key`.
+             * @constant
+             */
+            type: "public-key";
+            /** @description The name of the passkey, in base64url. */
+            id: string;
+            /** @description The ways to its authenticator, as hints. */
+            transports: string[];
         };
         /** PasskeyRequestOptions */
         PasskeyRequestOptions: {
@@ -2535,7 +2870,10 @@ export interface components {
             challenge: string;
             /** @description The host of the page. */
             rpId: string;
-            /** @description The time in which it has to, in ms. */
+            /**
+             * Format: int32
+             * @description The time in which it has to, in ms.
+             */
             timeout: number;
             /**
              * @description `required`: the authenticator has to recognise its user.
@@ -2543,21 +2881,52 @@ export interface components {
              */
             userVerification: "preferred" | "required";
             /** @description Empty: the authenticator offers what it has for the host. */
-            allowCredentials: {
-                /**
-                 * @description Always `public-key`.
-                 * @constant
-                 */
-                type: "public-key";
-                /** @description The name of the passkey, in base64url. */
-                id: string;
-                /** @description The ways to its authenticator, as hints. */
-                transports: string[];
-            }[];
+            allowCredentials: components["schemas"]["PasskeyRequestOptionsAllowCredentialsItem"][];
+        };
+        /** PostAuthLoginPasskeyBodyPasskeyResponse */
+        PostAuthLoginPasskeyBodyPasskeyResponse: {
+            /**
+             * Format: base64url
+             * @description What the browser says of the page and the challenge, in base64url.
+             */
+            clientDataJSON: string;
+            /**
+             * Format: base64url
+             * @description What the authenticator says, in base64url.
+             */
+            authenticatorData: string;
+            /**
+             * Format: base64url
+             * @description The signature of both, in base64url.
+             */
+            signature: string;
+            /**
+             * Format: base64url
+             * @description The person, as `user.id` of the creation has it; needed for a login alone.
+             */
+            userHandle?: string;
+        };
+        /** PostAuthLoginPasskeyBodyPasskey */
+        PostAuthLoginPasskeyBodyPasskey: {
+            /**
+             * Format: base64url
+             * @description The name of the passkey, in base64url.
+             */
+            id: string;
+            /** @description What the authenticator has signed. */
+            response: components["schemas"]["PostAuthLoginPasskeyBodyPasskeyResponse"];
+        };
+        /** PostAuthLoginPasskeyBody */
+        PostAuthLoginPasskeyBody: {
+            /** @description `toJSON()` of the credential that `navigator.credentials.get` has returned. */
+            passkey: components["schemas"]["PostAuthLoginPasskeyBodyPasskey"];
         };
         /** Factor */
         Factor: {
-            /** @description The id of the factor, for `DELETE`. */
+            /**
+             * Format: uuid
+             * @description The id of the factor, for `DELETE`.
+             */
             id: string;
             /**
              * @description `totp`: an app that computes codes; `passkey`: a key of a device or password manager.
@@ -2571,19 +2940,79 @@ export interface components {
              * @description When you confirmed it.
              */
             confirmedAt: string;
-            /** @description When it was last used; null if never. */
+            /**
+             * Format: date-time
+             * @description When it was last used; null if never.
+             */
             lastUsedAt: string | null;
-            /** @description Of a passkey: when a password that was set by the link of a mail began to hold it. It is no whole login until you confirm it. Null: it is not held. */
+            /**
+             * Format: date-time
+             * @description Of a passkey: when a password that was set by the link of a mail began to hold it. It is no whole login until you confirm it. Null: it is not held.
+             */
             heldAt: string | null;
+        };
+        /** PostAuthFactorsTotpBody */
+        PostAuthFactorsTotpBody: {
+            /**
+             * @description A name by which you recognise the factor. Null: as in a new record without it.
+             * @default Authenticator app
+             */
+            name?: string | null;
+        };
+        /** PostAuthFactorsByIdConfirmBody */
+        PostAuthFactorsByIdConfirmBody: {
+            /** @description The present code of an authenticator app. */
+            code: string;
         };
         /** ConfirmedFactor */
         ConfirmedFactor: {
             /** @description Ten codes, each of which stands in once for a lost factor; empty unless the factor is the first one. No other response has them. */
             recoveryCodes: string[];
         };
+        /** PostAuthFactorsPasskeysBodyPasskeyResponse */
+        PostAuthFactorsPasskeysBodyPasskeyResponse: {
+            /**
+             * Format: base64url
+             * @description What the browser says of the page and the challenge, in base64url.
+             */
+            clientDataJSON: string;
+            /**
+             * Format: base64url
+             * @description The public key and its origin, in base64url.
+             */
+            attestationObject: string;
+            /**
+             * @description The ways to the authenticator, such as `internal` or `usb`.
+             * @default []
+             */
+            transports?: string[];
+        };
+        /** PostAuthFactorsPasskeysBodyPasskey */
+        PostAuthFactorsPasskeysBodyPasskey: {
+            /**
+             * Format: base64url
+             * @description The name of the passkey, in base64url.
+             */
+            id: string;
+            /** @description What the authenticator has made. */
+            response: components["schemas"]["PostAuthFactorsPasskeysBodyPasskeyResponse"];
+        };
+        /** PostAuthFactorsPasskeysBody */
+        PostAuthFactorsPasskeysBody: {
+            /**
+             * @description A name by which you recognise the passkey. Null: as in a new record without it.
+             * @default Passkey
+             */
+            name?: string | null;
+            /** @description `toJSON()` of the credential that `navigator.credentials.create` has returned. */
+            passkey: components["schemas"]["PostAuthFactorsPasskeysBodyPasskey"];
+        };
         /** AddedPasskey */
         AddedPasskey: {
-            /** @description The id of the factor, for `DELETE`. */
+            /**
+             * Format: uuid
+             * @description The id of the factor, for `DELETE`.
+             */
             id: string;
             /** @description Ten codes, each of which stands in once for a lost factor; empty unless the factor is the first one. No other response has them. */
             recoveryCodes: string[];
@@ -2597,9 +3026,17 @@ export interface components {
             /** @description The client ids that a sign-in may be for. */
             clientIds: string[];
         };
+        /** PostAuthExchangeBody */
+        PostAuthExchangeBody: {
+            /** @description The ID token, with a `nonce`, at most ten minutes old. It is good once. */
+            idToken: string;
+        };
         /** Identity */
         Identity: {
-            /** @description The number of the identity. */
+            /**
+             * Format: int64
+             * @description The number of the identity.
+             */
             id: number;
             /** @description The name of the provider. */
             provider: string;
@@ -2612,7 +3049,10 @@ export interface components {
              * @description When it was linked.
              */
             createdAt: string;
-            /** @description When it was last used; null if never. */
+            /**
+             * Format: date-time
+             * @description When it was last used; null if never.
+             */
             lastUsedAt: string | null;
             /**
              * @description Only if true: it is refused until you confirm it, because a new password was set by a link since.
@@ -2620,9 +3060,17 @@ export interface components {
              */
             isHeld?: true;
         };
-        /** User */
-        User: {
-            /** @description The number of the user, which the service chooses. */
+        /** PostAuthIdentitiesBody */
+        PostAuthIdentitiesBody: {
+            /** @description The ID token, with a `nonce`, at most ten minutes old. It is good once. */
+            idToken: string;
+        };
+        /** UserListItem */
+        UserListItem: {
+            /**
+             * Format: int64
+             * @description The number of the user, which the service chooses.
+             */
             Id: number;
             /**
              * Format: uuid
@@ -2645,36 +3093,206 @@ export interface components {
              * @enum {string}
              */
             Scope: "Self" | "All";
-            /** @description The `Id` of the entity that the user belongs to; null if it is none. */
+            /**
+             * Format: int64
+             * @description The `Id` of the entity that the user belongs to; null if it is none.
+             */
             EntityId: number | null;
             /** @description Whether the logins of the user are refused. */
             IsDisabled: boolean;
-            /** @description When the user first proved to own the address; null until then. */
+            /**
+             * Format: date-time
+             * @description When the user first proved to own the address; null until then.
+             */
             ConfirmedAt: string | null;
-            /** @description When the user last logged in; null if never. */
+            /**
+             * Format: date-time
+             * @description When the user last logged in; null if never.
+             */
             LastLoginAt: string | null;
             /**
              * Format: date-time
              * @description When the user was invited, registered or added.
              */
             CreatedAt: string;
-            /** @description How the last mail to the user is doing: `waiting` to be accepted by the mail server, `sent`, or `refused`, and not tried again; null if there was none in the last weeks. */
-            MailState: ("waiting" | "sent" | "refused") | null;
+            /**
+             * @description How the last mail to the user is doing: `waiting` to be accepted by the mail server, `sent`, or `refused`, and not tried again; null if there was none in the last weeks.
+             * @enum {string|null}
+             */
+            MailState: "waiting" | "sent" | "refused" | null;
             /** @description Why the last mail was refused, or waits; null if nothing has failed. */
             MailReason: string | null;
-            /** @description When the last mail was asked for. */
+            /**
+             * Format: date-time
+             * @description When the last mail was asked for.
+             */
             MailAt: string | null;
-            /** @description The `Id` of the role. */
+            /**
+             * Format: int64
+             * @description The `Id` of the role.
+             */
             RoleId: number;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+        };
+        /** PostUsersBody */
+        PostUsersBody: {
+            /** @description The first name of the person. */
+            FirstName: string;
+            /** @description The last name of the person. */
+            LastName: string;
+            /** @description The name of the role, which grants the permissions. */
+            Role: string;
+            /**
+             * @description Whether the user accesses the data of every entity, or of the own entity only.
+             * @enum {string}
+             */
+            Scope: "Self" | "All";
+            /**
+             * Format: int64
+             * @description The `Id` of the entity that the user belongs to; null if it is none.
+             * @default null
+             */
+            EntityId?: number | null;
+            /**
+             * Format: idn-email
+             * @description The e-mail address, with which the user logs in. No two users of a tenant have the same.
+             */
+            Email: string;
+        };
+        /** User */
+        User: {
+            /**
+             * Format: int64
+             * @description The number of the user, which the service chooses.
+             */
+            Id: number;
+            /**
+             * Format: uuid
+             * @description The guid of the user, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.
+             */
+            Guid: string;
+            /**
+             * Format: idn-email
+             * @description The e-mail address, with which the user logs in. No two users of a tenant have the same.
+             */
+            Email: string;
+            /** @description The first name of the person. */
+            FirstName: string;
+            /** @description The last name of the person. */
+            LastName: string;
+            /** @description The name of the role, which grants the permissions. */
+            Role: string;
+            /**
+             * @description Whether the user accesses the data of every entity, or of the own entity only.
+             * @enum {string}
+             */
+            Scope: "Self" | "All";
+            /**
+             * Format: int64
+             * @description The `Id` of the entity that the user belongs to; null if it is none.
+             */
+            EntityId: number | null;
+            /** @description Whether the logins of the user are refused. */
+            IsDisabled: boolean;
+            /**
+             * Format: date-time
+             * @description When the user first proved to own the address; null until then.
+             */
+            ConfirmedAt: string | null;
+            /**
+             * Format: date-time
+             * @description When the user last logged in; null if never.
+             */
+            LastLoginAt: string | null;
+            /**
+             * Format: date-time
+             * @description When the user was invited, registered or added.
+             */
+            CreatedAt: string;
+            /**
+             * @description How the last mail to the user is doing: `waiting` to be accepted by the mail server, `sent`, or `refused`, and not tried again; null if there was none in the last weeks.
+             * @enum {string|null}
+             */
+            MailState: "waiting" | "sent" | "refused" | null;
+            /** @description Why the last mail was refused, or waits; null if nothing has failed. */
+            MailReason: string | null;
+            /**
+             * Format: date-time
+             * @description When the last mail was asked for.
+             */
+            MailAt: string | null;
+            /**
+             * Format: int64
+             * @description The `Id` of the role.
+             */
+            RoleId: number;
+        };
+        /** PutUsersByIdBody */
+        PutUsersByIdBody: {
+            /** @description The first name of the person. */
+            FirstName: string;
+            /** @description The last name of the person. */
+            LastName: string;
+            /** @description The name of the role, which grants the permissions. */
+            Role: string;
+            /**
+             * @description Whether the user accesses the data of every entity, or of the own entity only.
+             * @enum {string}
+             */
+            Scope: "Self" | "All";
+            /**
+             * Format: int64
+             * @description The `Id` of the entity that the user belongs to; null if it is none.
+             * @default null
+             */
+            EntityId?: number | null;
+            /**
+             * Format: idn-email
+             * @description The e-mail address, with which the user logs in. No two users of a tenant have the same. Null: as in a new record without it.
+             */
+            Email?: string | null;
         };
         /** ResetFactors */
         ResetFactors: {
-            /** @description The number of factors that the user had. */
+            /**
+             * Format: int32
+             * @description The number of factors that the user had.
+             */
             Removed: number;
+        };
+        /** RoleListItem */
+        RoleListItem: {
+            /**
+             * Format: int64
+             * @description The number of the role, which the service chooses.
+             */
+            Id: number;
+            /** @description The name of the role. No two roles of a tenant have the same. */
+            Name: string;
+            /** @description What the users with this role may do. */
+            Permissions: string[];
+            /**
+             * @description Only if true: people with this role need a second factor. Set by `PUT /api/v1/Roles/{id}/second-factor`; a PUT of the role leaves it alone.
+             * @constant
+             */
+            RequiresSecondFactor?: true;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+        };
+        /** PostRolesBody */
+        PostRolesBody: {
+            /** @description The name of the role. No two roles of a tenant have the same. */
+            Name: string;
+            /** @description What the users with this role may do. */
+            Permissions: ("orders.read" | "orders.write" | "orders.approve" | "products.read" | "products.write" | "pricing.read" | "pricing.write" | "pricing.override" | "users.read" | "users.write" | "users.manage" | "inventory.read" | "inventory.write" | "documents.read" | "documents.download" | "reports.read" | "reports.export" | "settings.read" | "settings.write" | "full.read" | "full.manage")[];
         };
         /** Role */
         Role: {
-            /** @description The number of the role, which the service chooses. */
+            /**
+             * Format: int64
+             * @description The number of the role, which the service chooses.
+             */
             Id: number;
             /** @description The name of the role. No two roles of a tenant have the same. */
             Name: string;
@@ -2686,16 +3304,34 @@ export interface components {
              */
             RequiresSecondFactor?: true;
         };
+        /** PutRolesByIdBody */
+        PutRolesByIdBody: {
+            /** @description The name of the role. No two roles of a tenant have the same. */
+            Name: string;
+            /** @description What the users with this role may do. */
+            Permissions: ("orders.read" | "orders.write" | "orders.approve" | "products.read" | "products.write" | "pricing.read" | "pricing.write" | "pricing.override" | "users.read" | "users.write" | "users.manage" | "inventory.read" | "inventory.write" | "documents.read" | "documents.download" | "reports.read" | "reports.export" | "settings.read" | "settings.write" | "full.read" | "full.manage")[];
+        };
         /** RoleSecondFactor */
         RoleSecondFactor: {
             /** @description Whether people with this role need a second factor to log in. */
             Required: boolean;
-            /** @description The people with this role who have no second factor yet. */
+            /**
+             * Format: int32
+             * @description The people with this role who have no second factor yet.
+             */
             PeopleWithout: number;
         };
-        /** Program */
-        Program: {
-            /** @description The number of the program, which the service chooses. No user has the same. */
+        /** PutRolesByIdSecondFactorBody */
+        PutRolesByIdSecondFactorBody: {
+            /** @description Whether people with this role need a second factor to log in. */
+            Required: boolean;
+        };
+        /** ProgramListItem */
+        ProgramListItem: {
+            /**
+             * Format: int64
+             * @description The number of the program, which the service chooses. No user has the same.
+             */
             Id: number;
             /**
              * Format: uuid
@@ -2711,27 +3347,142 @@ export interface components {
              * @enum {string}
              */
             Scope: "Self" | "All";
-            /** @description The `Id` of the entity that the program belongs to; null if it is none. */
+            /**
+             * Format: int64
+             * @description The `Id` of the entity that the program belongs to; null if it is none.
+             */
             EntityId: number | null;
             /** @description The addresses, and networks in CIDR notation, from which its keys are accepted; empty: from everywhere. An address is returned as a network of one. */
             Networks: string[];
             /** @description Whether its keys are refused. */
             IsDisabled: boolean;
-            /** @description The number of its keys that have neither ended nor been revoked. */
+            /**
+             * Format: int32
+             * @description The number of its keys that have neither ended nor been revoked.
+             */
             Keys: number;
-            /** @description The hour in which one of its keys was last used; null if none was. */
+            /**
+             * Format: date-time
+             * @description The hour in which one of its keys was last used; null if none was.
+             */
             LastUsedAt: string | null;
             /**
              * Format: date-time
              * @description When the program was made.
              */
             CreatedAt: string;
-            /** @description The `Id` of the role. */
+            /**
+             * Format: int64
+             * @description The `Id` of the role.
+             */
             RoleId: number;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+        };
+        /** PostProgramsBody */
+        PostProgramsBody: {
+            /** @description The name of the program, by which people recognise it. */
+            Name: string;
+            /** @description The name of the role, which grants the permissions. */
+            Role: string;
+            /**
+             * @description Whether the program accesses the data of every entity, or of its own entity only.
+             * @enum {string}
+             */
+            Scope: "Self" | "All";
+            /**
+             * Format: int64
+             * @description The `Id` of the entity that the program belongs to; null if it is none.
+             * @default null
+             */
+            EntityId?: number | null;
+            /**
+             * @description The addresses, and networks in CIDR notation, from which its keys are accepted; empty: from everywhere. An address is returned as a network of one. Null: as in a new record without it.
+             * @default []
+             */
+            Networks?: string[] | null;
+        };
+        /** Program */
+        Program: {
+            /**
+             * Format: int64
+             * @description The number of the program, which the service chooses. No user has the same.
+             */
+            Id: number;
+            /**
+             * Format: uuid
+             * @description The guid of the program, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.
+             */
+            Guid: string;
+            /** @description The name of the program, by which people recognise it. */
+            Name: string;
+            /** @description The name of the role, which grants the permissions. */
+            Role: string;
+            /**
+             * @description Whether the program accesses the data of every entity, or of its own entity only.
+             * @enum {string}
+             */
+            Scope: "Self" | "All";
+            /**
+             * Format: int64
+             * @description The `Id` of the entity that the program belongs to; null if it is none.
+             */
+            EntityId: number | null;
+            /** @description The addresses, and networks in CIDR notation, from which its keys are accepted; empty: from everywhere. An address is returned as a network of one. */
+            Networks: string[];
+            /** @description Whether its keys are refused. */
+            IsDisabled: boolean;
+            /**
+             * Format: int32
+             * @description The number of its keys that have neither ended nor been revoked.
+             */
+            Keys: number;
+            /**
+             * Format: date-time
+             * @description The hour in which one of its keys was last used; null if none was.
+             */
+            LastUsedAt: string | null;
+            /**
+             * Format: date-time
+             * @description When the program was made.
+             */
+            CreatedAt: string;
+            /**
+             * Format: int64
+             * @description The `Id` of the role.
+             */
+            RoleId: number;
+        };
+        /** PutProgramsByIdBody */
+        PutProgramsByIdBody: {
+            /** @description The name of the program, by which people recognise it. */
+            Name: string;
+            /** @description The name of the role, which grants the permissions. */
+            Role: string;
+            /**
+             * @description Whether the program accesses the data of every entity, or of its own entity only.
+             * @enum {string}
+             */
+            Scope: "Self" | "All";
+            /**
+             * Format: int64
+             * @description The `Id` of the entity that the program belongs to; null if it is none.
+             * @default null
+             */
+            EntityId?: number | null;
+            /** @description The addresses, and networks in CIDR notation, from which its keys are accepted; empty: from everywhere. An address is returned as a network of one. */
+            Networks: string[];
+        };
+        /** IdentityProviderCreatesUsersClaims */
+        IdentityProviderCreatesUsersClaims: {
+            [key: string]: unknown;
         };
         /** IdentityProvider */
         IdentityProvider: {
-            /** @description The number of the provider, which the service chooses. */
+            /**
+             * Format: int64
+             * @description The number of the provider, which the service chooses.
+             */
             Id: number;
             /**
              * Format: uuid
@@ -2748,9 +3499,15 @@ export interface components {
             IsEnabled: boolean;
             /** @description When a sign-in counts as a second factor: `never`, `always`, or values of `amr`, separated by spaces, of which the ID token must have one, such as `mfa hwk`. Otherwise people with a second factor here are asked for it. */
             SecondFactor: string;
-            /** @description The hours after the login in which a session ends, also one that is in use. */
+            /**
+             * Format: int64
+             * @description The hours after the login in which a session ends, also one that is in use.
+             */
             SessionHours: number;
-            /** @description The rule by which a person whom the provider knows, and this tenant does not, gets an account at the first login; null: nobody does. */
+            /**
+             * IdentityProviderCreatesUsers
+             * @description The rule by which a person whom the provider knows, and this tenant does not, gets an account at the first login; null: nobody does.
+             */
             CreatesUsers: {
                 /** @description The name of the role of these accounts. */
                 Role: string;
@@ -2759,18 +3516,25 @@ export interface components {
                  * @enum {string}
                  */
                 Scope: "Self" | "All";
-                /** @description The `Id` of the entity that they belong to; null if it is none. */
+                /**
+                 * Format: int64
+                 * @description The `Id` of the entity that they belong to; null if it is none.
+                 */
                 EntityId: number | null;
                 /** @description The domains of addresses for which accounts are made: `email` of the ID token has one, and `email_verified` is true. */
                 Domains: string[];
                 /** @description Claims that the ID token must have, with their values. At least one for a provider at which anybody can have an account, such as `hd` for Google. */
-                Claims: {
-                    [key: string]: unknown;
-                };
+                Claims: components["schemas"]["IdentityProviderCreatesUsersClaims"];
             } | null;
-            /** @description The number of people who can log in by it. */
+            /**
+             * Format: int64
+             * @description The number of people who can log in by it.
+             */
             Identities: number;
-            /** @description When its metadata and keys were last read; null: not yet. They are read when somebody logs in. */
+            /**
+             * Format: date-time
+             * @description When its metadata and keys were last read; null: not yet. They are read when somebody logs in.
+             */
             ReachedAt: string | null;
             /** @description Why they cannot be read at the moment; null: they can, or nobody has tried. */
             Failure: string | null;
@@ -2780,6 +3544,108 @@ export interface components {
              */
             CreatedAt: string;
         };
+        /**
+         * PostIdentityProvidersBodyCreatesUsersClaims
+         * @default {}
+         */
+        PostIdentityProvidersBodyCreatesUsersClaims: {
+            [key: string]: unknown;
+        };
+        /** PostIdentityProvidersBody */
+        PostIdentityProvidersBody: {
+            /** @description The name of the provider, which a page of login shows. */
+            Name: string;
+            /** @description `iss` of its tokens, to the letter: an https URL, under which it publishes its metadata (`/.well-known/openid-configuration`). It cannot be changed. */
+            Issuer: string;
+            /** @description The client ids of your front ends at the provider. **Use one for each tenant**: whoever serves the front end of a client id can exchange the tokens of its people at every tenant that names it. */
+            ClientIds: string[];
+            /**
+             * @description Whether people can log in by it. To disable it ends all sessions that were opened by it. Null: as in a new record without it.
+             * @default true
+             */
+            IsEnabled?: boolean | null;
+            /**
+             * @description When a sign-in counts as a second factor: `never`, `always`, or values of `amr`, separated by spaces, of which the ID token must have one, such as `mfa hwk`. Otherwise people with a second factor here are asked for it. Null: as in a new record without it.
+             * @default never
+             */
+            SecondFactor?: string | null;
+            /**
+             * Format: int32
+             * @description The hours after the login in which a session ends, also one that is in use. Null: as in a new record without it.
+             * @default 12
+             */
+            SessionHours?: number | null;
+            /**
+             * PostIdentityProvidersBodyCreatesUsers
+             * @description The rule by which a person whom the provider knows, and this tenant does not, gets an account at the first login; null: nobody does.
+             * @default null
+             */
+            CreatesUsers?: {
+                /** @description The name of the role of these accounts. */
+                Role: string;
+                /**
+                 * @description Whether they access the data of every entity, or of the one below only.
+                 * @enum {string}
+                 */
+                Scope: "Self" | "All";
+                /**
+                 * Format: int64
+                 * @description The `Id` of the entity that they belong to; null if it is none.
+                 * @default null
+                 */
+                EntityId?: number | null;
+                /** @description The domains of addresses for which accounts are made: `email` of the ID token has one, and `email_verified` is true. */
+                Domains: string[];
+                /** @description Claims that the ID token must have, with their values. At least one for a provider at which anybody can have an account, such as `hd` for Google. */
+                Claims?: components["schemas"]["PostIdentityProvidersBodyCreatesUsersClaims"];
+            } | null;
+        };
+        /**
+         * PutIdentityProvidersByIdBodyCreatesUsersClaims
+         * @default {}
+         */
+        PutIdentityProvidersByIdBodyCreatesUsersClaims: {
+            [key: string]: unknown;
+        };
+        /** PutIdentityProvidersByIdBody */
+        PutIdentityProvidersByIdBody: {
+            /** @description The name of the provider, which a page of login shows. */
+            Name: string;
+            /** @description The client ids of your front ends at the provider. **Use one for each tenant**: whoever serves the front end of a client id can exchange the tokens of its people at every tenant that names it. */
+            ClientIds: string[];
+            /** @description Whether people can log in by it. To disable it ends all sessions that were opened by it. */
+            IsEnabled: boolean;
+            /** @description When a sign-in counts as a second factor: `never`, `always`, or values of `amr`, separated by spaces, of which the ID token must have one, such as `mfa hwk`. Otherwise people with a second factor here are asked for it. */
+            SecondFactor: string;
+            /**
+             * Format: int32
+             * @description The hours after the login in which a session ends, also one that is in use.
+             */
+            SessionHours: number;
+            /**
+             * PutIdentityProvidersByIdBodyCreatesUsers
+             * @description The rule by which a person whom the provider knows, and this tenant does not, gets an account at the first login; null: nobody does.
+             */
+            CreatesUsers: {
+                /** @description The name of the role of these accounts. */
+                Role: string;
+                /**
+                 * @description Whether they access the data of every entity, or of the one below only.
+                 * @enum {string}
+                 */
+                Scope: "Self" | "All";
+                /**
+                 * Format: int64
+                 * @description The `Id` of the entity that they belong to; null if it is none.
+                 * @default null
+                 */
+                EntityId?: number | null;
+                /** @description The domains of addresses for which accounts are made: `email` of the ID token has one, and `email_verified` is true. */
+                Domains: string[];
+                /** @description Claims that the ID token must have, with their values. At least one for a provider at which anybody can have an account, such as `hd` for Google. */
+                Claims?: components["schemas"]["PutIdentityProvidersByIdBodyCreatesUsersClaims"];
+            } | null;
+        };
         /** ProgramKey */
         ProgramKey: {
             /**
@@ -2787,11 +3653,17 @@ export interface components {
              * @description The id of the key, as `tokenId` of `/api/v1/auth/me` names it.
              */
             Id: string;
-            /** @description The `Id` of the program. */
+            /**
+             * Format: int64
+             * @description The `Id` of the program.
+             */
             ProgramId: number;
             /** @description The first characters of the key, by which people recognise it. */
             Prefix: string;
-            /** @description The number of the user who made it; null if the operator did. */
+            /**
+             * Format: int64
+             * @description The number of the user who made it; null if the operator did.
+             */
             MadeBy: number | null;
             /**
              * Format: date-time
@@ -2803,29 +3675,174 @@ export interface components {
              * @description When the key ends: 365 days after it was made, or earlier or later as the request says, at most 731 days.
              */
             ExpiresAt: string;
-            /** @description The hour in which it was last used; null if it was not. */
+            /**
+             * Format: date-time
+             * @description The hour in which it was last used; null if it was not.
+             */
             LastUsedAt: string | null;
-            /** @description When it was revoked; null if it was not. */
+            /**
+             * Format: date-time
+             * @description When it was revoked; null if it was not.
+             */
             RevokedAt: string | null;
+        };
+        /** PostProgramsByIdKeysBody */
+        PostProgramsByIdKeysBody: {
+            /**
+             * Format: date-time
+             * @description When the key ends: 365 days after it was made, or earlier or later as the request says, at most 731 days.
+             * @default null
+             */
+            ExpiresAt?: string | null;
+        };
+        /** PostProgramsByIdKeysResponse */
+        PostProgramsByIdKeysResponse: {
+            /**
+             * Format: uuid
+             * @description The id of the key, as `tokenId` of `/api/v1/auth/me` names it.
+             */
+            Id: string;
+            /**
+             * Format: int64
+             * @description The `Id` of the program.
+             */
+            ProgramId: number;
+            /** @description The first characters of the key, by which people recognise it. */
+            Prefix: string;
+            /**
+             * Format: int64
+             * @description The number of the user who made it; null if the operator did.
+             */
+            MadeBy: number | null;
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            CreatedAt: string;
+            /**
+             * Format: date-time
+             * @description When the key ends: 365 days after it was made, or earlier or later as the request says, at most 731 days.
+             */
+            ExpiresAt: string;
+            /**
+             * Format: date-time
+             * @description The hour in which it was last used; null if it was not.
+             */
+            LastUsedAt: string | null;
+            /**
+             * Format: date-time
+             * @description When it was revoked; null if it was not.
+             */
+            RevokedAt: string | null;
+            /** @description The key. Send it as `Authorization: Bearer …`. No other response has it. */
+            Key: string;
+        };
+        /** PostProgramsKeysRevokeBody */
+        PostProgramsKeysRevokeBody: {
+            /**
+             * Format: int64
+             * @description The number of the user who has made the keys.
+             */
+            MadeBy: number;
         };
         /** RevokedKeys */
         RevokedKeys: {
-            /** @description The number of keys that were valid. */
+            /**
+             * Format: int32
+             * @description The number of keys that were valid.
+             */
             Revoked: number;
         };
-        /** EntityStatus */
-        EntityStatus: {
-            /** @description The number of the record, which the service chooses. */
+        /** EntityStatusListItem */
+        EntityStatusListItem: {
+            /**
+             * Format: int32
+             * @description The number of the record, which the service chooses.
+             */
             Id: number;
             /** @description The name of the status, such as `Prospect`. */
             Title: string;
-            /** @description The place of the status in the list: lower numbers come first. */
+            /**
+             * Format: int32
+             * @description The place of the status in the list: lower numbers come first.
+             */
             Weighting: number;
             /**
              * Format: date-time
              * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
              */
             CreatedAt: string;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+        };
+        /** EntityStatusBody */
+        EntityStatusBody: {
+            /** @description The name of the status, such as `Prospect`. */
+            Title: string;
+            /**
+             * Format: int32
+             * @description The place of the status in the list: lower numbers come first. Null: as in a new record without it.
+             * @default 0
+             */
+            Weighting?: number | null;
+        };
+        /** EntityStatus */
+        EntityStatus: {
+            /**
+             * Format: int32
+             * @description The number of the record, which the service chooses.
+             */
+            Id: number;
+            /** @description The name of the status, such as `Prospect`. */
+            Title: string;
+            /**
+             * Format: int32
+             * @description The place of the status in the list: lower numbers come first.
+             */
+            Weighting: number;
+            /**
+             * Format: date-time
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
+             */
+            CreatedAt: string;
+        };
+        /** EntityStatusPart */
+        EntityStatusPart: {
+            /** @description The name of the status, such as `Prospect`. */
+            Title?: string;
+            /**
+             * Format: int32
+             * @description The place of the status in the list: lower numbers come first. Null: as in a new record without it.
+             */
+            Weighting?: number | null;
+        };
+        /** CountryListItem */
+        CountryListItem: {
+            /** @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same. */
+            CountryCode: string;
+            /** @description The name of the country. */
+            CountryName: string;
+            /** @description Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true. */
+            IsDeleted: boolean;
+            /**
+             * Format: date-time
+             * @description When the record was marked as deleted; null if it is not.
+             */
+            DeletedAt: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
+             */
+            CreatedAt: string;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+        };
+        /** CountryBody */
+        CountryBody: {
+            /** @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same. */
+            CountryCode: string;
+            /** @description The name of the country. */
+            CountryName: string;
         };
         /** Country */
         Country: {
@@ -2835,7 +3852,10 @@ export interface components {
             CountryName: string;
             /** @description Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true. */
             IsDeleted: boolean;
-            /** @description When the record was marked as deleted; null if it is not. */
+            /**
+             * Format: date-time
+             * @description When the record was marked as deleted; null if it is not.
+             */
             DeletedAt: string | null;
             /**
              * Format: date-time
@@ -2843,13 +3863,52 @@ export interface components {
              */
             CreatedAt: string;
         };
-        /** OrderStatus */
-        OrderStatus: {
-            /** @description The number of the record, which the service chooses. */
+        /** OrderStatusListItem */
+        OrderStatusListItem: {
+            /**
+             * Format: int32
+             * @description The number of the record, which the service chooses.
+             */
             Id: number;
             /** @description The name of the stage, such as `Shipped`. */
             Name: string;
-            /** @description The place of the stage in the list: lower numbers come first. */
+            /**
+             * Format: int32
+             * @description The place of the stage in the list: lower numbers come first.
+             */
+            Weighting: number;
+            /**
+             * Format: date-time
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
+             */
+            CreatedAt: string;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+        };
+        /** OrderStatusBody */
+        OrderStatusBody: {
+            /** @description The name of the stage, such as `Shipped`. */
+            Name: string;
+            /**
+             * Format: int32
+             * @description The place of the stage in the list: lower numbers come first. Null: as in a new record without it.
+             * @default 0
+             */
+            Weighting?: number | null;
+        };
+        /** OrderStatus */
+        OrderStatus: {
+            /**
+             * Format: int32
+             * @description The number of the record, which the service chooses.
+             */
+            Id: number;
+            /** @description The name of the stage, such as `Shipped`. */
+            Name: string;
+            /**
+             * Format: int32
+             * @description The place of the stage in the list: lower numbers come first.
+             */
             Weighting: number;
             /**
              * Format: date-time
@@ -2857,9 +3916,38 @@ export interface components {
              */
             CreatedAt: string;
         };
+        /** UnitOfMeasureListItem */
+        UnitOfMeasureListItem: {
+            /**
+             * Format: int32
+             * @description The number of the record, which the service chooses.
+             */
+            Id: number;
+            /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
+            Code: string;
+            /** @description The name of the unit, such as `Kilogram`. */
+            Name: string;
+            /**
+             * Format: date-time
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
+             */
+            CreatedAt: string;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+        };
+        /** UnitOfMeasureBody */
+        UnitOfMeasureBody: {
+            /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
+            Code: string;
+            /** @description The name of the unit, such as `Kilogram`. */
+            Name: string;
+        };
         /** UnitOfMeasure */
         UnitOfMeasure: {
-            /** @description The number of the record, which the service chooses. */
+            /**
+             * Format: int32
+             * @description The number of the record, which the service chooses.
+             */
             Id: number;
             /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
             Code: string;
@@ -2871,11 +3959,61 @@ export interface components {
              */
             CreatedAt: string;
         };
+        /** SystemOptionListItem */
+        SystemOptionListItem: {
+            /**
+             * Format: int32
+             * @description The number of the record, which the service chooses.
+             */
+            Id: number;
+            /**
+             * Format: int32
+             * @description The group of settings that the value belongs to. Your programs decide what the numbers mean.
+             */
+            SystemOptionTypeId: number;
+            /** @description The value of the setting, as text. */
+            Value: string;
+            /** @description Whether the setting is in use. The service stores it; your programs decide by it. */
+            IsActive: boolean;
+            /**
+             * Format: date-time
+             * @description When the setting was created. A client may send an earlier time.
+             */
+            CreatedAt: string;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+        };
+        /** SystemOptionBody */
+        SystemOptionBody: {
+            /**
+             * Format: int32
+             * @description The group of settings that the value belongs to. Your programs decide what the numbers mean.
+             */
+            SystemOptionTypeId: number;
+            /** @description The value of the setting, as text. */
+            Value: string;
+            /**
+             * @description Whether the setting is in use. The service stores it; your programs decide by it. Null: as in a new record without it.
+             * @default true
+             */
+            IsActive?: boolean | null;
+            /**
+             * Format: date-time
+             * @description When the setting was created. A client may send an earlier time. Null: as in a new record without it.
+             */
+            CreatedAt?: string | null;
+        };
         /** SystemOption */
         SystemOption: {
-            /** @description The number of the record, which the service chooses. */
+            /**
+             * Format: int32
+             * @description The number of the record, which the service chooses.
+             */
             Id: number;
-            /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
+            /**
+             * Format: int32
+             * @description The group of settings that the value belongs to. Your programs decide what the numbers mean.
+             */
             SystemOptionTypeId: number;
             /** @description The value of the setting, as text. */
             Value: string;
@@ -2889,18 +4027,30 @@ export interface components {
         };
         /** PromotionUse */
         PromotionUse: {
-            /** @description The `Id` of the promotion. */
+            /**
+             * Format: int32
+             * @description The `Id` of the promotion.
+             */
             PromotionId: number;
-            /** @description The `Id` of the entity. */
+            /**
+             * Format: int64
+             * @description The `Id` of the entity.
+             */
             EntityId: number;
             /** @description Whether the entity has used the promotion. */
             Used: boolean;
-            /** @description When the entity used the promotion; null if it has not. */
+            /**
+             * Format: date-time
+             * @description When the entity used the promotion; null if it has not.
+             */
             UsedAt: string | null;
         };
-        /** Promotion */
-        Promotion: {
-            /** @description The number of the record, which the service chooses. */
+        /** PromotionListItem */
+        PromotionListItem: {
+            /**
+             * Format: int32
+             * @description The number of the record, which the service chooses.
+             */
             Id: number;
             /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
             PromoCode: string;
@@ -2915,11 +4065,114 @@ export interface components {
             DiscountType: "Percentage" | "Amount";
             /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
             DiscountValue: number;
-            /** @description The `Id` of the currency, which an amount needs; null if there is none. */
+            /**
+             * Format: int32
+             * @description The `Id` of the currency, which an amount needs; null if there is none.
+             */
             CurrencyId: number | null;
-            /** @description When the promotion begins; null if it has no beginning. */
+            /**
+             * Format: date-time
+             * @description When the promotion begins; null if it has no beginning.
+             */
             StartsAt: string | null;
-            /** @description When the promotion ends; null if it has no end. */
+            /**
+             * Format: date-time
+             * @description When the promotion ends; null if it has no end.
+             */
+            EndsAt: string | null;
+            /** @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. */
+            EntityIds: number[];
+            /** @description Whether entities may use the promotion at present. */
+            IsActive: boolean;
+            /**
+             * Format: date-time
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
+             */
+            CreatedAt: string;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+        };
+        /** PromotionBody */
+        PromotionBody: {
+            /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
+            PromoCode: string;
+            /** @description The name of the promotion. */
+            Name: string;
+            /**
+             * @description A text about the promotion, of several lines; null if there is none.
+             * @default null
+             */
+            Description?: string | null;
+            /**
+             * @description Whether `DiscountValue` is a percentage or an amount of money.
+             * @enum {string}
+             */
+            DiscountType: "Percentage" | "Amount";
+            /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
+            DiscountValue: number;
+            /**
+             * Format: int32
+             * @description The `Id` of the currency, which an amount needs; null if there is none.
+             * @default null
+             */
+            CurrencyId?: number | null;
+            /**
+             * Format: date-time
+             * @description When the promotion begins; null if it has no beginning.
+             * @default null
+             */
+            StartsAt?: string | null;
+            /**
+             * Format: date-time
+             * @description When the promotion ends; null if it has no end.
+             * @default null
+             */
+            EndsAt?: string | null;
+            /**
+             * @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. Null: as in a new record without it.
+             * @default []
+             */
+            EntityIds?: number[] | null;
+            /**
+             * @description Whether entities may use the promotion at present. Null: as in a new record without it.
+             * @default true
+             */
+            IsActive?: boolean | null;
+        };
+        /** Promotion */
+        Promotion: {
+            /**
+             * Format: int32
+             * @description The number of the record, which the service chooses.
+             */
+            Id: number;
+            /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
+            PromoCode: string;
+            /** @description The name of the promotion. */
+            Name: string;
+            /** @description A text about the promotion, of several lines; null if there is none. */
+            Description: string | null;
+            /**
+             * @description Whether `DiscountValue` is a percentage or an amount of money.
+             * @enum {string}
+             */
+            DiscountType: "Percentage" | "Amount";
+            /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
+            DiscountValue: number;
+            /**
+             * Format: int32
+             * @description The `Id` of the currency, which an amount needs; null if there is none.
+             */
+            CurrencyId: number | null;
+            /**
+             * Format: date-time
+             * @description When the promotion begins; null if it has no beginning.
+             */
+            StartsAt: string | null;
+            /**
+             * Format: date-time
+             * @description When the promotion ends; null if it has no end.
+             */
             EndsAt: string | null;
             /** @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. */
             EntityIds: number[];
@@ -2931,9 +4184,47 @@ export interface components {
              */
             CreatedAt: string;
         };
-        /** Currency */
-        Currency: {
-            /** @description The number of the record, which the service chooses. */
+        /** PromotionPart */
+        PromotionPart: {
+            /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
+            PromoCode?: string;
+            /** @description The name of the promotion. */
+            Name?: string;
+            /** @description A text about the promotion, of several lines; null if there is none. */
+            Description?: string | null;
+            /**
+             * @description Whether `DiscountValue` is a percentage or an amount of money.
+             * @enum {string}
+             */
+            DiscountType?: "Percentage" | "Amount";
+            /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
+            DiscountValue?: number;
+            /**
+             * Format: int32
+             * @description The `Id` of the currency, which an amount needs; null if there is none.
+             */
+            CurrencyId?: number | null;
+            /**
+             * Format: date-time
+             * @description When the promotion begins; null if it has no beginning.
+             */
+            StartsAt?: string | null;
+            /**
+             * Format: date-time
+             * @description When the promotion ends; null if it has no end.
+             */
+            EndsAt?: string | null;
+            /** @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. Null: as in a new record without it. */
+            EntityIds?: number[] | null;
+            /** @description Whether entities may use the promotion at present. Null: as in a new record without it. */
+            IsActive?: boolean | null;
+        };
+        /** CurrencyListItem */
+        CurrencyListItem: {
+            /**
+             * Format: int32
+             * @description The number of the record, which the service chooses.
+             */
             Id: number;
             /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
             Code: string;
@@ -2941,11 +4232,68 @@ export interface components {
             Name: string;
             /** @description The sign before or after an amount, such as `€`; null if there is none. */
             Symbol: string | null;
-            /** @description The number of decimals of an amount, such as 2 for euros and cents. */
+            /**
+             * Format: int32
+             * @description The number of decimals of an amount, such as 2 for euros and cents. `Intl` of JavaScript shows other decimals for some currencies, such as none for HUF, IDR and PKR: pass this number as `minimumFractionDigits` and `maximumFractionDigits`.
+             */
             DecimalPlaces: number;
             /** @description Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true. */
             IsDeleted: boolean;
-            /** @description When the record was marked as deleted; null if it is not. */
+            /**
+             * Format: date-time
+             * @description When the record was marked as deleted; null if it is not.
+             */
+            DeletedAt: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
+             */
+            CreatedAt: string;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+        };
+        /** CurrencyBody */
+        CurrencyBody: {
+            /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
+            Code: string;
+            /** @description The name of the currency. */
+            Name: string;
+            /**
+             * @description The sign before or after an amount, such as `€`; null if there is none.
+             * @default null
+             */
+            Symbol?: string | null;
+            /**
+             * Format: int32
+             * @description The number of decimals of an amount, such as 2 for euros and cents. `Intl` of JavaScript shows other decimals for some currencies, such as none for HUF, IDR and PKR: pass this number as `minimumFractionDigits` and `maximumFractionDigits`. Null: as in a new record without it.
+             * @default 2
+             */
+            DecimalPlaces?: number | null;
+        };
+        /** Currency */
+        Currency: {
+            /**
+             * Format: int32
+             * @description The number of the record, which the service chooses.
+             */
+            Id: number;
+            /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
+            Code: string;
+            /** @description The name of the currency. */
+            Name: string;
+            /** @description The sign before or after an amount, such as `€`; null if there is none. */
+            Symbol: string | null;
+            /**
+             * Format: int32
+             * @description The number of decimals of an amount, such as 2 for euros and cents. `Intl` of JavaScript shows other decimals for some currencies, such as none for HUF, IDR and PKR: pass this number as `minimumFractionDigits` and `maximumFractionDigits`.
+             */
+            DecimalPlaces: number;
+            /** @description Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true. */
+            IsDeleted: boolean;
+            /**
+             * Format: date-time
+             * @description When the record was marked as deleted; null if it is not.
+             */
             DeletedAt: string | null;
             /**
              * Format: date-time
@@ -2953,9 +4301,63 @@ export interface components {
              */
             CreatedAt: string;
         };
+        /** CurrencyPart */
+        CurrencyPart: {
+            /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
+            Code?: string;
+            /** @description The name of the currency. */
+            Name?: string;
+            /** @description The sign before or after an amount, such as `€`; null if there is none. */
+            Symbol?: string | null;
+            /**
+             * Format: int32
+             * @description The number of decimals of an amount, such as 2 for euros and cents. `Intl` of JavaScript shows other decimals for some currencies, such as none for HUF, IDR and PKR: pass this number as `minimumFractionDigits` and `maximumFractionDigits`. Null: as in a new record without it.
+             */
+            DecimalPlaces?: number | null;
+        };
+        /** TaxCodeListItem */
+        TaxCodeListItem: {
+            /**
+             * Format: int32
+             * @description The number of the record, which the service chooses.
+             */
+            Id: number;
+            /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
+            Code: string;
+            /** @description The name of the rate. */
+            Name: string;
+            /** @description The rate in percent, with at most four decimals. */
+            Rate: number;
+            /** @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. */
+            IsActive: boolean;
+            /**
+             * Format: date-time
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
+             */
+            CreatedAt: string;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+        };
+        /** TaxCodeBody */
+        TaxCodeBody: {
+            /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
+            Code: string;
+            /** @description The name of the rate. */
+            Name: string;
+            /** @description The rate in percent, with at most four decimals. */
+            Rate: number;
+            /**
+             * @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. Null: as in a new record without it.
+             * @default true
+             */
+            IsActive?: boolean | null;
+        };
         /** TaxCode */
         TaxCode: {
-            /** @description The number of the record, which the service chooses. */
+            /**
+             * Format: int32
+             * @description The number of the record, which the service chooses.
+             */
             Id: number;
             /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
             Code: string;
@@ -2971,9 +4373,23 @@ export interface components {
              */
             CreatedAt: string;
         };
-        /** Entity */
-        Entity: {
-            /** @description The number of the record, which the service chooses. */
+        /** TaxCodePart */
+        TaxCodePart: {
+            /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
+            Code?: string;
+            /** @description The name of the rate. */
+            Name?: string;
+            /** @description The rate in percent, with at most four decimals. */
+            Rate?: number;
+            /** @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. Null: as in a new record without it. */
+            IsActive?: boolean | null;
+        };
+        /** EntityListItem */
+        EntityListItem: {
+            /**
+             * Format: int64
+             * @description The number of the record, which the service chooses.
+             */
             Id: number;
             /** @description The name of the supplier or customer. */
             Name: string;
@@ -2982,11 +4398,17 @@ export interface components {
              * @enum {string}
              */
             EntityType: "supplier" | "customer";
-            /** @description The `Id` of the entity status. Without it, a new entity gets the default status. */
+            /**
+             * Format: int32
+             * @description The `Id` of the entity status. Without it, a new entity gets the default status.
+             */
             StatusId: number;
             /** @description The title of the entity status. */
             StatusTitle: string;
-            /** @description The `Id` of the currency that the entity trades in; null if none is chosen. */
+            /**
+             * Format: int32
+             * @description The `Id` of the currency that the entity trades in; null if none is chosen.
+             */
             CurrencyId: number | null;
             /** @description The code of the country of the entity; null if none is chosen. */
             CountryCode: string | null;
@@ -2995,6 +4417,113 @@ export interface components {
              * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
              */
             CreatedAt: string;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+        };
+        /** EntityBody */
+        EntityBody: {
+            /** @description The name of the supplier or customer. */
+            Name: string;
+            /**
+             * @description Whether the entity is a supplier or a customer.
+             * @enum {string}
+             */
+            EntityType: "supplier" | "customer";
+            /**
+             * Format: int32
+             * @description The `Id` of the entity status. Without it, a new entity gets the default status. Null: as in a new record without it.
+             */
+            StatusId?: number | null;
+            /**
+             * Format: int32
+             * @description The `Id` of the currency that the entity trades in; null if none is chosen.
+             * @default null
+             */
+            CurrencyId?: number | null;
+            /**
+             * @description The code of the country of the entity; null if none is chosen.
+             * @default null
+             */
+            CountryCode?: string | null;
+        };
+        /** Entity */
+        Entity: {
+            /**
+             * Format: int64
+             * @description The number of the record, which the service chooses.
+             */
+            Id: number;
+            /** @description The name of the supplier or customer. */
+            Name: string;
+            /**
+             * @description Whether the entity is a supplier or a customer.
+             * @enum {string}
+             */
+            EntityType: "supplier" | "customer";
+            /**
+             * Format: int32
+             * @description The `Id` of the entity status. Without it, a new entity gets the default status.
+             */
+            StatusId: number;
+            /** @description The title of the entity status. */
+            StatusTitle: string;
+            /**
+             * Format: int32
+             * @description The `Id` of the currency that the entity trades in; null if none is chosen.
+             */
+            CurrencyId: number | null;
+            /** @description The code of the country of the entity; null if none is chosen. */
+            CountryCode: string | null;
+            /**
+             * Format: date-time
+             * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
+             */
+            CreatedAt: string;
+        };
+        /** EntityPart */
+        EntityPart: {
+            /** @description The name of the supplier or customer. */
+            Name?: string;
+            /**
+             * @description Whether the entity is a supplier or a customer.
+             * @enum {string}
+             */
+            EntityType?: "supplier" | "customer";
+            /**
+             * Format: int32
+             * @description The `Id` of the entity status. Without it, a new entity gets the default status. Null: as in a new record without it.
+             */
+            StatusId?: number | null;
+            /**
+             * Format: int32
+             * @description The `Id` of the currency that the entity trades in; null if none is chosen.
+             */
+            CurrencyId?: number | null;
+            /** @description The code of the country of the entity; null if none is chosen. */
+            CountryCode?: string | null;
+        };
+        /** ImportErrorsItem */
+        ImportErrorsItem: {
+            /**
+             * Format: int32
+             * @description The line of the file on which the row begins, from 1.
+             */
+            Line: number;
+            /**
+             * Format: int32
+             * @description The row as a spreadsheet numbers it, from 1: a cell may have several lines.
+             */
+            Row: number;
+            /** @description The cell as a spreadsheet names it, such as `C7`; empty if no single cell is wrong. */
+            Cell: string;
+            /** @description The field that is wrong, which names its column; empty if the whole row is. */
+            Field: string;
+            /** @description The text of that cell, its first 100 characters. */
+            Value: string;
+            /** @description A stable code for the reason, one of those of `errorCodes`. */
+            Code: string;
+            /** @description What is wrong, as text. */
+            Reason: string;
         };
         /** Import */
         Import: {
@@ -3011,37 +4540,40 @@ export interface components {
             Atomic: boolean;
             /** @description Whether the import has changed the records: false for a dry run and a file that is refused. */
             Applied: boolean;
-            /** @description The rows of the file that have been read, without its header. */
+            /**
+             * Format: int32
+             * @description The rows of the file that have been read, without its header.
+             */
             Rows: number;
-            /** @description The rows that made a record. */
+            /**
+             * Format: int32
+             * @description The rows that made a record.
+             */
             Created: number;
-            /** @description The rows that changed a record. */
+            /**
+             * Format: int32
+             * @description The rows that changed a record.
+             */
             Updated: number;
-            /** @description The rows whose record was the same already. */
+            /**
+             * Format: int32
+             * @description The rows whose record was the same already.
+             */
             Unchanged: number;
-            /** @description The rows that are wrong; 1 if the header is, or the file as a whole. */
+            /**
+             * Format: int32
+             * @description The rows that are wrong; 1 if the header is, or the file as a whole.
+             */
             Refused: number;
             /** @description The first 1,000 errors. */
-            Errors: {
-                /** @description The line of the file on which the row begins, from 1. */
-                Line: number;
-                /** @description The row as a spreadsheet numbers it, from 1: a cell may have several lines. */
-                Row: number;
-                /** @description The cell as a spreadsheet names it, such as `C7`; empty if no single cell is wrong. */
-                Cell: string;
-                /** @description The field that is wrong, which names its column; empty if the whole row is. */
-                Field: string;
-                /** @description The text of that cell, its first 100 characters. */
-                Value: string;
-                /** @description A stable code for the reason, one of those of `errorCodes`. */
-                Code: string;
-                /** @description What is wrong, as text. */
-                Reason: string;
-            }[];
+            Errors: components["schemas"]["ImportErrorsItem"][];
         };
-        /** Webhook */
-        Webhook: {
-            /** @description The number of the endpoint, which the service chooses. */
+        /** WebhookListItem */
+        WebhookListItem: {
+            /**
+             * Format: int32
+             * @description The number of the endpoint, which the service chooses.
+             */
             Id: number;
             /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
             Url: string;
@@ -3058,17 +4590,187 @@ export interface components {
             Payload: "thin" | "record";
             /** @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. */
             IsEnabled: boolean;
-            /** @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `rights` (its user was disabled, or may not read all that it sends), `operator`; else null. */
-            DisabledReason: ("gone" | "failing" | "rights" | "operator") | null;
-            /** @description The number of the user who created it or replaced it last. It sends only what this user may read. */
+            /**
+             * @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `rights` (its user was disabled, or may not read all that it sends), `operator`; else null.
+             * @enum {string|null}
+             */
+            DisabledReason: "gone" | "failing" | "rights" | "operator" | null;
+            /**
+             * Format: int64
+             * @description The number of the user who created it or replaced it last. It sends only what this user may read.
+             */
             UserId: number;
-            /** @description The first failure since the last success; null if the last attempt succeeded. */
+            /**
+             * Format: date-time
+             * @description The first failure since the last success; null if the last attempt succeeded.
+             */
             FailingSince: string | null;
-            /** @description When the endpoint sends again the change at which it stands; null if none has failed. */
+            /**
+             * Format: date-time
+             * @description When the endpoint sends again the change at which it stands; null if none has failed.
+             */
             NextAttemptAt: string | null;
-            /** @description When a message has last arrived. */
+            /**
+             * Format: date-time
+             * @description When a message has last arrived.
+             */
             LastSuccessAt: string | null;
-            /** @description Until when messages are signed with former secrets, too; null if only with the present one. */
+            /**
+             * Format: date-time
+             * @description Until when messages are signed with former secrets, too; null if only with the present one.
+             */
+            PreviousUntil: string | null;
+            /**
+             * Format: date-time
+             * @description When the endpoint was created.
+             */
+            CreatedAt: string;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+        };
+        /** PostWebhooksBody */
+        PostWebhooksBody: {
+            /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
+            Url: string;
+            /**
+             * @description A text about the endpoint; null if there is none.
+             * @default null
+             */
+            Description?: string | null;
+            /** @description The resources whose changes are sent. Without it: all whose records the caller may read. Null: as in a new record without it. */
+            Resources?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[] | null;
+            /**
+             * @description The actions that are sent. Without it: all. Null: as in a new record without it.
+             * @default [
+             *       "create",
+             *       "update",
+             *       "delete"
+             *     ]
+             */
+            Actions?: ("create" | "update" | "delete")[] | null;
+            /**
+             * @description `thin`: what has changed; `record`: also the record as it is afterwards. Null: as in a new record without it.
+             * @default thin
+             * @enum {string|null}
+             */
+            Payload?: "thin" | "record" | null;
+            /**
+             * @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. Null: as in a new record without it.
+             * @default true
+             */
+            IsEnabled?: boolean | null;
+        };
+        /** PostWebhooksResponse */
+        PostWebhooksResponse: {
+            /**
+             * Format: int32
+             * @description The number of the endpoint, which the service chooses.
+             */
+            Id: number;
+            /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
+            Url: string;
+            /** @description A text about the endpoint; null if there is none. */
+            Description: string | null;
+            /** @description The resources whose changes are sent. Without it: all whose records the caller may read. */
+            Resources: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[];
+            /** @description The actions that are sent. Without it: all. */
+            Actions: ("create" | "update" | "delete")[];
+            /**
+             * @description `thin`: what has changed; `record`: also the record as it is afterwards.
+             * @enum {string}
+             */
+            Payload: "thin" | "record";
+            /** @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. */
+            IsEnabled: boolean;
+            /**
+             * @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `rights` (its user was disabled, or may not read all that it sends), `operator`; else null.
+             * @enum {string|null}
+             */
+            DisabledReason: "gone" | "failing" | "rights" | "operator" | null;
+            /**
+             * Format: int64
+             * @description The number of the user who created it or replaced it last. It sends only what this user may read.
+             */
+            UserId: number;
+            /**
+             * Format: date-time
+             * @description The first failure since the last success; null if the last attempt succeeded.
+             */
+            FailingSince: string | null;
+            /**
+             * Format: date-time
+             * @description When the endpoint sends again the change at which it stands; null if none has failed.
+             */
+            NextAttemptAt: string | null;
+            /**
+             * Format: date-time
+             * @description When a message has last arrived.
+             */
+            LastSuccessAt: string | null;
+            /**
+             * Format: date-time
+             * @description Until when messages are signed with former secrets, too; null if only with the present one.
+             */
+            PreviousUntil: string | null;
+            /**
+             * Format: date-time
+             * @description When the endpoint was created.
+             */
+            CreatedAt: string;
+            /** @description The secret that signs the messages. No other response has it. */
+            Secret: string;
+        };
+        /** Webhook */
+        Webhook: {
+            /**
+             * Format: int32
+             * @description The number of the endpoint, which the service chooses.
+             */
+            Id: number;
+            /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
+            Url: string;
+            /** @description A text about the endpoint; null if there is none. */
+            Description: string | null;
+            /** @description The resources whose changes are sent. Without it: all whose records the caller may read. */
+            Resources: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[];
+            /** @description The actions that are sent. Without it: all. */
+            Actions: ("create" | "update" | "delete")[];
+            /**
+             * @description `thin`: what has changed; `record`: also the record as it is afterwards.
+             * @enum {string}
+             */
+            Payload: "thin" | "record";
+            /** @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. */
+            IsEnabled: boolean;
+            /**
+             * @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `rights` (its user was disabled, or may not read all that it sends), `operator`; else null.
+             * @enum {string|null}
+             */
+            DisabledReason: "gone" | "failing" | "rights" | "operator" | null;
+            /**
+             * Format: int64
+             * @description The number of the user who created it or replaced it last. It sends only what this user may read.
+             */
+            UserId: number;
+            /**
+             * Format: date-time
+             * @description The first failure since the last success; null if the last attempt succeeded.
+             */
+            FailingSince: string | null;
+            /**
+             * Format: date-time
+             * @description When the endpoint sends again the change at which it stands; null if none has failed.
+             */
+            NextAttemptAt: string | null;
+            /**
+             * Format: date-time
+             * @description When a message has last arrived.
+             */
+            LastSuccessAt: string | null;
+            /**
+             * Format: date-time
+             * @description Until when messages are signed with former secrets, too; null if only with the present one.
+             */
             PreviousUntil: string | null;
             /**
              * Format: date-time
@@ -3076,9 +4778,44 @@ export interface components {
              */
             CreatedAt: string;
         };
+        /** PutWebhooksByIdBody */
+        PutWebhooksByIdBody: {
+            /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
+            Url: string;
+            /**
+             * @description A text about the endpoint; null if there is none.
+             * @default null
+             */
+            Description?: string | null;
+            /** @description The resources whose changes are sent. Without it: all whose records the caller may read. Null: as in a new record without it. */
+            Resources?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[] | null;
+            /**
+             * @description The actions that are sent. Without it: all. Null: as in a new record without it.
+             * @default [
+             *       "create",
+             *       "update",
+             *       "delete"
+             *     ]
+             */
+            Actions?: ("create" | "update" | "delete")[] | null;
+            /**
+             * @description `thin`: what has changed; `record`: also the record as it is afterwards. Null: as in a new record without it.
+             * @default thin
+             * @enum {string|null}
+             */
+            Payload?: "thin" | "record" | null;
+            /**
+             * @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. Null: as in a new record without it.
+             * @default true
+             */
+            IsEnabled?: boolean | null;
+        };
         /** WebhookDelivery */
         WebhookDelivery: {
-            /** @description The number of the attempt. */
+            /**
+             * Format: int64
+             * @description The number of the attempt.
+             */
             Id: number;
             /** @description The header `webhook-id` of the message: the same in all attempts. */
             MessageId: string;
@@ -3089,58 +4826,214 @@ export interface components {
              * @description When the attempt ended.
              */
             AttemptedAt: string;
-            /** @description How long the attempt took, in milliseconds. */
+            /**
+             * Format: int32
+             * @description How long the attempt took, in milliseconds.
+             */
             DurationMs: number;
-            /** @description The status of the response; null without one. */
+            /**
+             * Format: int32
+             * @description The status of the response; null without one.
+             */
             Status: number | null;
-            /** @description Why the attempt failed: `unsuccessful response` is another status than 2xx (`Status`), `refused address` an address that nothing is sent to, `secret` a secret that must be rotated; null if it succeeded. */
-            Error: ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret") | null;
+            /**
+             * @description Why the attempt failed: `unsuccessful response` is another status than 2xx (`Status`), `refused address` an address that nothing is sent to, `secret` a secret that must be rotated; null if it succeeded.
+             * @enum {string|null}
+             */
+            Error: "refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret" | null;
             /** @description The first 1 KiB of the response; null without one, and for a receiver that the operator allows as an exception. */
             Response: string | null;
         };
         /** WebhookWaiting */
         WebhookWaiting: {
-            /** @description The messages that are still to be sent: changes, and those beside them. */
+            /**
+             * Format: int32
+             * @description The messages that are still to be sent: changes, and those beside them.
+             */
             Messages: number;
             /** @description Whether there may be more: 1000 changes of all resources are looked at. */
             IsMore: boolean;
-            /** @description When the first of these changes was made; null if none waits. */
+            /**
+             * Format: date-time
+             * @description When the first of these changes was made; null if none waits.
+             */
             Since: string | null;
+        };
+        /** PostWebhooksByIdTestResponse */
+        PostWebhooksByIdTestResponse: {
+            /** @description The header `webhook-id` of the message. */
+            MessageId: string;
+        };
+        /** PostWebhooksByIdReplayBody */
+        PostWebhooksByIdReplayBody: {
+            /** @description The `MessageId` of the change to send again. Null: as in a new record without it. */
+            MessageId?: string | null;
+            /**
+             * Format: date-time
+             * @description From when on all changes are sent again, in their order. Null: as in a new record without it.
+             */
+            Since?: string | null;
+        };
+        /** PostWebhooksByIdReplayResponse */
+        PostWebhooksByIdReplayResponse: {
+            /** @description The repeated message; null for several. */
+            MessageId: string | null;
+        };
+        /** PostWebhooksByIdRetryBody */
+        PostWebhooksByIdRetryBody: {
+            /**
+             * Format: date-time
+             * @description From when on changes that have failed, and were left out, are sent again. Null: as in a new record without it.
+             */
+            Since?: string | null;
+        };
+        /** PostWebhooksByIdRetryResponse */
+        PostWebhooksByIdRetryResponse: {
+            /**
+             * Format: int32
+             * @description The changes at which the webhook stands, which wait in their order; at most 1,000 are counted.
+             */
+            Changes: number;
+            /**
+             * Format: int32
+             * @description The messages beside them that are sent now.
+             */
+            Messages: number;
+        };
+        /** PostWebhooksByIdRotateResponse */
+        PostWebhooksByIdRotateResponse: {
+            /** @description The new secret. No other response has it. */
+            Secret: string;
+            /**
+             * Format: date-time
+             * @description Until then messages are signed with the former secret, too; null if no former one signs any more.
+             */
+            PreviousUntil: string | null;
         };
         /** Activity */
         Activity: {
-            /** @description The number of the entry, which the service chooses. */
+            /**
+             * Format: int64
+             * @description The number of the entry, which the service chooses.
+             */
             Id: number;
             /**
              * Format: date-time
              * @description When the entry was stored: the time at which its request began. An entry appears when that request has ended, so it may have an earlier time than one that you have read: to receive new entries, read `GET /api/v1/Changes`.
              */
             CreatedAt: string;
-            /** @description What happened, as a number. Your programs decide what the numbers mean. */
+            /**
+             * Format: int32
+             * @description What happened, as a number. Your programs decide what the numbers mean.
+             */
             ActivityCode: number;
-            /** @description The number of the user who did it. Without it, a new entry names the caller. */
+            /**
+             * Format: int64
+             * @description The number of the user who did it. Without it, a new entry names the caller.
+             */
             UserId: number | null;
             /** @description A text about the activity, of several lines; null if there is none. */
             Comment: string | null;
-            /** @description The `Id` of the entity that the activity is about; null if it is about none. */
+            /**
+             * Format: int64
+             * @description The `Id` of the entity that the activity is about; null if it is about none.
+             */
             EntityId: number | null;
             /** @description The screen of your program where it happened; null if it is not known. */
             Screen: string | null;
             /** @description The address of the client. Without it, a new entry has the address that the request came from. */
             IPAddress: string | null;
         };
-        /** AuditEntry */
-        AuditEntry: {
-            /** @description The number of the entry: later entries have higher numbers. */
+        /** ActivityListItem */
+        ActivityListItem: {
+            /**
+             * Format: int64
+             * @description The number of the entry, which the service chooses.
+             */
+            Id: number;
+            /**
+             * Format: date-time
+             * @description When the entry was stored: the time at which its request began. An entry appears when that request has ended, so it may have an earlier time than one that you have read: to receive new entries, read `GET /api/v1/Changes`.
+             */
+            CreatedAt: string;
+            /**
+             * Format: int32
+             * @description What happened, as a number. Your programs decide what the numbers mean.
+             */
+            ActivityCode: number;
+            /**
+             * Format: int64
+             * @description The number of the user who did it. Without it, a new entry names the caller.
+             */
+            UserId: number | null;
+            /** @description A text about the activity, of several lines; null if there is none. */
+            Comment: string | null;
+            /**
+             * Format: int64
+             * @description The `Id` of the entity that the activity is about; null if it is about none.
+             */
+            EntityId: number | null;
+            /** @description The screen of your program where it happened; null if it is not known. */
+            Screen: string | null;
+            /** @description The address of the client. Without it, a new entry has the address that the request came from. */
+            IPAddress: string | null;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+            /** @description The name of the user, with `include=user`. */
+            UserName?: string | null;
+        };
+        /** PostActivityBody */
+        PostActivityBody: {
+            /**
+             * Format: int32
+             * @description What happened, as a number. Your programs decide what the numbers mean.
+             */
+            ActivityCode: number;
+            /**
+             * Format: int64
+             * @description The number of the user who did it. Without it, a new entry names the caller.
+             */
+            UserId?: number | null;
+            /**
+             * Format: int64
+             * @description The `Id` of the entity that the activity is about; null if it is about none.
+             * @default null
+             */
+            EntityId?: number | null;
+            /**
+             * @description A text about the activity, of several lines; null if there is none.
+             * @default null
+             */
+            Comment?: string | null;
+            /**
+             * @description The screen of your program where it happened; null if it is not known.
+             * @default null
+             */
+            Screen?: string | null;
+            /** @description The address of the client. Without it, a new entry has the address that the request came from. */
+            IPAddress?: string | null;
+        };
+        /** AuditEntryListItem */
+        AuditEntryListItem: {
+            /**
+             * Format: int64
+             * @description The number of the entry: later entries have higher numbers.
+             */
             Id: number;
             /**
              * Format: date-time
              * @description When the change was made: the time at which its request began. An entry appears when that request has ended, so it may have an earlier time than one that you have read: to receive new changes, read `GET /api/v1/Changes`.
              */
             CreatedAt: string;
-            /** @description The number of the user who made the change; null for a change of the operator. */
+            /**
+             * Format: int64
+             * @description The number of the user who made the change; null for a change of the operator.
+             */
             UserId: number | null;
-            /** @description The guid of the user who made the change; null for a change of the operator. */
+            /**
+             * Format: uuid
+             * @description The guid of the user who made the change; null for a change of the operator.
+             */
             UserGuid: string | null;
             /**
              * @description What was done with the record.
@@ -3151,11 +5044,71 @@ export interface components {
             Resource: string;
             /** @description The id or the code of the record. */
             Key: string;
-            /** @description The fields of the record before the change; null if it was created. */
+            /**
+             * AuditEntryListItemBefore
+             * @description The fields of the record before the change; null if it was created.
+             */
             Before: {
                 [key: string]: unknown;
             } | null;
-            /** @description The fields of the record after the change; null if it was deleted. */
+            /**
+             * AuditEntryListItemAfter
+             * @description The fields of the record after the change; null if it was deleted.
+             */
+            After: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The address that the request came from; null for a change of the operator. */
+            IPAddress: string | null;
+            /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
+            TraceId: string | null;
+            /** @description The `ETag` of the record, with `include=etag`. */
+            ETag?: string;
+            /** @description The name of the user, with `include=user`. */
+            UserName?: string | null;
+        };
+        /** AuditEntry */
+        AuditEntry: {
+            /**
+             * Format: int64
+             * @description The number of the entry: later entries have higher numbers.
+             */
+            Id: number;
+            /**
+             * Format: date-time
+             * @description When the change was made: the time at which its request began. An entry appears when that request has ended, so it may have an earlier time than one that you have read: to receive new changes, read `GET /api/v1/Changes`.
+             */
+            CreatedAt: string;
+            /**
+             * Format: int64
+             * @description The number of the user who made the change; null for a change of the operator.
+             */
+            UserId: number | null;
+            /**
+             * Format: uuid
+             * @description The guid of the user who made the change; null for a change of the operator.
+             */
+            UserGuid: string | null;
+            /**
+             * @description What was done with the record.
+             * @enum {string}
+             */
+            Action: "create" | "update" | "delete";
+            /** @description The name of the resource, such as `Country`. */
+            Resource: string;
+            /** @description The id or the code of the record. */
+            Key: string;
+            /**
+             * AuditEntryBefore
+             * @description The fields of the record before the change; null if it was created.
+             */
+            Before: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * AuditEntryAfter
+             * @description The fields of the record after the change; null if it was deleted.
+             */
             After: {
                 [key: string]: unknown;
             } | null;
@@ -3186,13 +5139,19 @@ export interface components {
              * @description When the change was made. Changes are in the order of their transactions, not of this time.
              */
             At: string;
-            /** @description The guid of the user who made the change; null for a change of the operator, and for an activity. */
+            /**
+             * Format: uuid
+             * @description The guid of the user who made the change; null for a change of the operator, and for an activity.
+             */
             UserGuid: string | null;
             /** @description The names of the fields that an update has changed; empty for other actions. */
             Fields: string[];
             /** @description The path of the record. */
             Href: string;
-            /** @description The record after the change, without fields that are read from other records; null if it is gone. Only with `include=record`. */
+            /**
+             * ChangeRecord
+             * @description The record after the change, without fields that are read from other records; null if it is gone. Only with `include=record`.
+             */
             Record?: {
                 [key: string]: unknown;
             } | null;
@@ -3206,23 +5165,82 @@ export interface components {
              * @description The begin of the hour or day, in UTC.
              */
             StartsAt: string;
-            /** @description The requests of authenticated users and clients that ended in this time. */
+            /**
+             * Format: int64
+             * @description The requests of authenticated users and clients that ended in this time.
+             */
             Requests: number;
-            /** @description Of these, the ones with status 429 or 503. */
+            /**
+             * Format: int64
+             * @description Of these, the ones with status 429 or 503.
+             */
             Refused: number;
-            /** @description Of these, the ones with `POST`, `PUT`, `PATCH` or `DELETE` that succeeded. */
+            /**
+             * Format: int64
+             * @description Of these, the ones with `POST`, `PUT`, `PATCH` or `DELETE` that succeeded.
+             */
             Writes: number;
-            /** @description The bytes of the response bodies, as they were sent. */
+            /**
+             * Format: int64
+             * @description The bytes of the response bodies, as they were sent.
+             */
             ResponseBytes: number;
-            /** @description The time in which connections to the tenant's database were in use, in milliseconds. */
+            /**
+             * Format: int64
+             * @description The time in which connections to the tenant's database were in use, in milliseconds.
+             */
             DatabaseMs: number;
-            /** @description The size of the database when it was last measured in this time, about once a day; null if it was not. */
+            /**
+             * Format: int64
+             * @description The size of the database when it was last measured in this time, about once a day; null if it was not.
+             */
             DatabaseBytes: number | null;
-            /** @description The hour in which its size was measured; null if it was not. */
+            /**
+             * Format: date-time
+             * @description The hour in which its size was measured; null if it was not.
+             */
             DatabaseMeasuredAt: string | null;
         };
-        /** @description Problem details (RFC 9457). */
-        Problem: {
+        /** ProblemReference */
+        ProblemReference: {
+            /** @description The name of a resource, such as `Entity`. */
+            resource: string;
+            /**
+             * Format: int32
+             * @description The number of its records.
+             */
+            count: number;
+        };
+        /** ProblemPasskey */
+        ProblemPasskey: Record<string, never>;
+        /** FieldErrors */
+        FieldErrors: {
+            [key: string]: string[];
+        };
+        /** FieldErrorCode */
+        FieldErrorCode: {
+            /**
+             * @description What is wrong with the field.
+             * @enum {string}
+             */
+            code: "required" | "empty" | "wrong_type" | "wrong_format" | "too_short" | "too_long" | "too_small" | "too_large" | "too_many" | "out_of_range" | "not_allowed" | "invalid_text" | "ambiguous" | "unknown" | "too_common" | "own_words" | "taken" | "unknown_reference" | "not_applicable" | "invalid_token" | "invalid";
+            /** @description The least value or length that is accepted. */
+            min?: number;
+            /** @description The greatest value or length that is accepted. */
+            max?: number;
+            /** @description The type that is accepted. */
+            expected?: string;
+            /** @description The values that are accepted. */
+            values?: string[];
+            /** @description Whether the record with this code is marked as deleted. */
+            deleted?: boolean;
+        };
+        /** FieldErrorCodes */
+        FieldErrorCodes: {
+            [key: string]: components["schemas"]["FieldErrorCode"][];
+        };
+        /** Problem400MalformedJson */
+        Problem400MalformedJson: {
             /**
              * Format: uri-reference
              * @description The page that explains the code.
@@ -3230,13 +5248,17 @@ export interface components {
             type: string;
             /** @description The problem in a few words. The text may change. */
             title: string;
-            /** @description The status of the response. */
-            status: number;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
             /**
              * @description What is wrong. A code keeps its meaning.
              * @enum {string}
              */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "wrong_state" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "second_factor_required" | "invalid_code" | "invalid_passkey" | "invalid_id_token" | "invalid_challenge" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "verification_required" | "second_factor_setup_required" | "origin_not_allowed" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "cursor_expired" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
+            code: "validation_failed" | "malformed_json" | "invalid_request";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -3244,47 +5266,2375 @@ export interface components {
             traceId: string;
             /** @description What is wrong with this request, as text that may change. */
             detail?: string;
-            /** @description The number of seconds to wait, as in the header `Retry-After`. */
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
             retryAfter?: number;
             /** @description Of `in_use`: the records that refer to this one, and that you may read. */
-            references?: {
-                /** @description The name of a resource, such as `Entity`. */
-                resource: string;
-                /** @description The number of its records. */
-                count: number;
-            }[];
+            references?: components["schemas"]["ProblemReference"][];
             /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
             challenge?: string;
             /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
             methods?: string[];
             /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
-            passkey?: Record<string, never>;
+            passkey?: components["schemas"]["ProblemPasskey"];
             /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
             setupToken?: string;
             /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
-            errors?: {
-                [key: string]: string[];
-            };
+            errors?: components["schemas"]["FieldErrors"];
             /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
-            errorCodes?: {
-                [key: string]: {
-                    /**
-                     * @description What is wrong with the field.
-                     * @enum {string}
-                     */
-                    code: "required" | "empty" | "wrong_type" | "wrong_format" | "too_short" | "too_long" | "too_small" | "too_large" | "too_many" | "out_of_range" | "not_allowed" | "invalid_text" | "ambiguous" | "unknown" | "too_common" | "own_words" | "taken" | "unknown_reference" | "not_applicable" | "invalid_token" | "invalid";
-                    /** @description The least value or length that is accepted. */
-                    min?: number;
-                    /** @description The greatest value or length that is accepted. */
-                    max?: number;
-                    /** @description The type that is accepted. */
-                    expected?: string;
-                    /** @description The values that are accepted. */
-                    values?: string[];
-                    /** @description Whether the record with this code is marked as deleted. */
-                    deleted?: boolean;
-                }[];
-            };
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400 */
+        Problem400: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "invalid_request";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400WrongState */
+        Problem400WrongState: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "invalid_request" | "wrong_state";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400MalformedJsonWrongState */
+        Problem400MalformedJsonWrongState: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "wrong_state";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400MalformedJsonLimitReached */
+        Problem400MalformedJsonLimitReached: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400MalformedJsonWrongStateLimitReached */
+        Problem400MalformedJsonWrongStateLimitReached: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "wrong_state" | "limit_reached";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400WrongStateLimitReached */
+        Problem400WrongStateLimitReached: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "invalid_request" | "wrong_state" | "limit_reached";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400MalformedJsonDuplicateLimitReached */
+        Problem400MalformedJsonDuplicateLimitReached: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "limit_reached";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400MalformedJsonDuplicateWrongState */
+        Problem400MalformedJsonDuplicateWrongState: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "wrong_state";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400InUseWrongState */
+        Problem400InUseWrongState: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "invalid_request" | "in_use" | "wrong_state";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400InUse */
+        Problem400InUse: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "invalid_request" | "in_use";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400MalformedJsonLimitReachedUnknownRecord */
+        Problem400MalformedJsonLimitReachedUnknownRecord: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached" | "unknown_record";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400UnknownRecord */
+        Problem400UnknownRecord: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "invalid_request" | "unknown_record";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400LimitReachedUnknownRecord */
+        Problem400LimitReachedUnknownRecord: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "invalid_request" | "limit_reached" | "unknown_record";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400InUseUnknownRecord */
+        Problem400InUseUnknownRecord: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "invalid_request" | "in_use" | "unknown_record";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400MalformedJsonDuplicateLimitReachedUnknownRecord */
+        Problem400MalformedJsonDuplicateLimitReachedUnknownRecord: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "limit_reached" | "unknown_record";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400DuplicateInUse */
+        Problem400DuplicateInUse: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "invalid_request" | "duplicate" | "in_use";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400LimitReached */
+        Problem400LimitReached: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "invalid_request" | "limit_reached";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem400MalformedJsonUnknownRecord */
+        Problem400MalformedJsonUnknownRecord: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 400;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "unknown_record";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401InvalidCredentialsSecondFactorRequired */
+        Problem401InvalidCredentialsSecondFactorRequired: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "invalid_credentials" | "second_factor_required";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401InvalidRefreshToken */
+        Problem401InvalidRefreshToken: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "invalid_refresh_token";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401UnauthorizedInvalidTokenTokenExpired */
+        Problem401UnauthorizedInvalidTokenTokenExpired: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "unauthorized" | "invalid_token" | "token_expired";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401UnauthorizedInvalidTokenTokenExpiredInvalidCredentialsSecondFactorRequiredInvalidCodeInvalidPasskeyInvalidIdTokenInvalidChallenge */
+        Problem401UnauthorizedInvalidTokenTokenExpiredInvalidCredentialsSecondFactorRequiredInvalidCodeInvalidPasskeyInvalidIdTokenInvalidChallenge: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "second_factor_required" | "invalid_code" | "invalid_passkey" | "invalid_id_token" | "invalid_challenge";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401Unauthorized */
+        Problem401Unauthorized: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "unauthorized";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401InvalidCodeInvalidPasskeyInvalidChallenge */
+        Problem401InvalidCodeInvalidPasskeyInvalidChallenge: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "invalid_code" | "invalid_passkey" | "invalid_challenge";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401InvalidChallenge */
+        Problem401InvalidChallenge: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "invalid_challenge";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401InvalidCodeInvalidChallenge */
+        Problem401InvalidCodeInvalidChallenge: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "invalid_code" | "invalid_challenge";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401InvalidPasskeyInvalidChallenge */
+        Problem401InvalidPasskeyInvalidChallenge: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "invalid_passkey" | "invalid_challenge";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401InvalidPasskey */
+        Problem401InvalidPasskey: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "invalid_passkey";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401UnauthorizedInvalidTokenTokenExpiredInvalidCode */
+        Problem401UnauthorizedInvalidTokenTokenExpiredInvalidCode: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "unauthorized" | "invalid_token" | "token_expired" | "invalid_code";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401UnauthorizedInvalidTokenTokenExpiredInvalidPasskey */
+        Problem401UnauthorizedInvalidTokenTokenExpiredInvalidPasskey: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "unauthorized" | "invalid_token" | "token_expired" | "invalid_passkey";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401SecondFactorRequiredInvalidIdToken */
+        Problem401SecondFactorRequiredInvalidIdToken: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "second_factor_required" | "invalid_id_token";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401UnauthorizedInvalidTokenTokenExpiredInvalidIdToken */
+        Problem401UnauthorizedInvalidTokenTokenExpiredInvalidIdToken: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "unauthorized" | "invalid_token" | "token_expired" | "invalid_id_token";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem403TenantRequiredTenantInactiveSecondFactorSetupRequired */
+        Problem403TenantRequiredTenantInactiveSecondFactorSetupRequired: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 403;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "tenant_required" | "tenant_inactive" | "second_factor_setup_required";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem403TenantRequiredTenantInactive */
+        Problem403TenantRequiredTenantInactive: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 403;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "tenant_required" | "tenant_inactive";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem403TenantRequiredTenantInactiveVerificationRequired */
+        Problem403TenantRequiredTenantInactiveVerificationRequired: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 403;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "tenant_required" | "tenant_inactive" | "verification_required";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem403TenantRequiredTenantInactiveForbidden */
+        Problem403TenantRequiredTenantInactiveForbidden: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 403;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "tenant_required" | "tenant_inactive" | "forbidden";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem403TenantInactive */
+        Problem403TenantInactive: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 403;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "tenant_inactive";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem403TenantRequiredTenantInactiveVerificationRequiredForbidden */
+        Problem403TenantRequiredTenantInactiveVerificationRequiredForbidden: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 403;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "tenant_required" | "tenant_inactive" | "verification_required" | "forbidden";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem404 */
+        Problem404: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 404;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "not_found";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem408 */
+        Problem408: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 408;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "request_timeout";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem409 */
+        Problem409: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 409;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "idempotency_in_progress";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem410Gone */
+        Problem410Gone: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 410;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "gone";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem410 */
+        Problem410: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 410;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "gone" | "cursor_expired";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem412 */
+        Problem412: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 412;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "precondition_failed";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem413 */
+        Problem413: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 413;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "payload_too_large";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem415 */
+        Problem415: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 415;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "unsupported_media_type";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem422 */
+        Problem422: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 422;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "idempotency_key_reused";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem429 */
+        Problem429: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 429;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "rate_limited";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem500 */
+        Problem500: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 500;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "internal_error";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem503 */
+        Problem503: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 503;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "unavailable" | "migration_pending" | "overloaded";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
         };
     };
     responses: {
@@ -3355,12 +7705,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request";
-                };
+                "application/problem+json": components["schemas"]["Problem400MalformedJson"];
             };
         };
         /**
@@ -3399,12 +7744,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "invalid_request";
-                };
+                "application/problem+json": components["schemas"]["Problem400"];
             };
         };
         /**
@@ -3444,12 +7784,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "invalid_request" | "wrong_state";
-                };
+                "application/problem+json": components["schemas"]["Problem400WrongState"];
             };
         };
         /**
@@ -3490,12 +7825,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "wrong_state";
-                };
+                "application/problem+json": components["schemas"]["Problem400MalformedJsonWrongState"];
             };
         };
         /**
@@ -3536,12 +7866,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached";
-                };
+                "application/problem+json": components["schemas"]["Problem400MalformedJsonLimitReached"];
             };
         };
         /**
@@ -3583,12 +7908,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "wrong_state" | "limit_reached";
-                };
+                "application/problem+json": components["schemas"]["Problem400MalformedJsonWrongStateLimitReached"];
             };
         };
         /**
@@ -3629,12 +7949,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "invalid_request" | "wrong_state" | "limit_reached";
-                };
+                "application/problem+json": components["schemas"]["Problem400WrongStateLimitReached"];
             };
         };
         /**
@@ -3676,12 +7991,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "limit_reached";
-                };
+                "application/problem+json": components["schemas"]["Problem400MalformedJsonDuplicateLimitReached"];
             };
         };
         /**
@@ -3723,12 +8033,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "wrong_state";
-                };
+                "application/problem+json": components["schemas"]["Problem400MalformedJsonDuplicateWrongState"];
             };
         };
         /**
@@ -3769,12 +8074,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "invalid_request" | "in_use" | "wrong_state";
-                };
+                "application/problem+json": components["schemas"]["Problem400InUseWrongState"];
             };
         };
         /**
@@ -3814,12 +8114,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "invalid_request" | "in_use";
-                };
+                "application/problem+json": components["schemas"]["Problem400InUse"];
             };
         };
         /**
@@ -3861,12 +8156,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached" | "unknown_record";
-                };
+                "application/problem+json": components["schemas"]["Problem400MalformedJsonLimitReachedUnknownRecord"];
             };
         };
         /**
@@ -3906,12 +8196,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "invalid_request" | "unknown_record";
-                };
+                "application/problem+json": components["schemas"]["Problem400UnknownRecord"];
             };
         };
         /**
@@ -3952,12 +8237,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "invalid_request" | "limit_reached" | "unknown_record";
-                };
+                "application/problem+json": components["schemas"]["Problem400LimitReachedUnknownRecord"];
             };
         };
         /**
@@ -3998,12 +8278,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "invalid_request" | "in_use" | "unknown_record";
-                };
+                "application/problem+json": components["schemas"]["Problem400InUseUnknownRecord"];
             };
         };
         /**
@@ -4046,12 +8321,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "limit_reached" | "unknown_record";
-                };
+                "application/problem+json": components["schemas"]["Problem400MalformedJsonDuplicateLimitReachedUnknownRecord"];
             };
         };
         /**
@@ -4092,12 +8362,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "invalid_request" | "duplicate" | "in_use";
-                };
+                "application/problem+json": components["schemas"]["Problem400DuplicateInUse"];
             };
         };
         /**
@@ -4137,12 +8402,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "invalid_request" | "limit_reached";
-                };
+                "application/problem+json": components["schemas"]["Problem400LimitReached"];
             };
         };
         /**
@@ -4183,12 +8443,7 @@ export interface components {
                  *       }
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 400;
-                    /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "unknown_record";
-                };
+                "application/problem+json": components["schemas"]["Problem400MalformedJsonUnknownRecord"];
             };
         };
         /**
@@ -4216,12 +8471,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 401;
-                    /** @enum {unknown} */
-                    code?: "invalid_credentials" | "second_factor_required";
-                };
+                "application/problem+json": components["schemas"]["Problem401InvalidCredentialsSecondFactorRequired"];
             };
         };
         /** @description `invalid_refresh_token`: The refresh token is not valid */
@@ -4246,12 +8496,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 401;
-                    /** @enum {unknown} */
-                    code?: "invalid_refresh_token";
-                };
+                "application/problem+json": components["schemas"]["Problem401InvalidRefreshToken"];
             };
         };
         /**
@@ -4280,12 +8525,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 401;
-                    /** @enum {unknown} */
-                    code?: "unauthorized" | "invalid_token" | "token_expired";
-                };
+                "application/problem+json": components["schemas"]["Problem401UnauthorizedInvalidTokenTokenExpired"];
             };
         };
         /**
@@ -4320,12 +8560,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 401;
-                    /** @enum {unknown} */
-                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "second_factor_required" | "invalid_code" | "invalid_passkey" | "invalid_id_token" | "invalid_challenge";
-                };
+                "application/problem+json": components["schemas"]["Problem401UnauthorizedInvalidTokenTokenExpiredInvalidCredentialsSecondFactorRequiredInvalidCodeInvalidPasskeyInvalidIdTokenInvalidChallenge"];
             };
         };
         /** @description `unauthorized`: An access token is needed */
@@ -4350,12 +8585,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 401;
-                    /** @enum {unknown} */
-                    code?: "unauthorized";
-                };
+                "application/problem+json": components["schemas"]["Problem401Unauthorized"];
             };
         };
         /**
@@ -4384,12 +8614,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 401;
-                    /** @enum {unknown} */
-                    code?: "invalid_code" | "invalid_passkey" | "invalid_challenge";
-                };
+                "application/problem+json": components["schemas"]["Problem401InvalidCodeInvalidPasskeyInvalidChallenge"];
             };
         };
         /** @description `invalid_challenge`: The login has ended: begin it again */
@@ -4414,12 +8639,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 401;
-                    /** @enum {unknown} */
-                    code?: "invalid_challenge";
-                };
+                "application/problem+json": components["schemas"]["Problem401InvalidChallenge"];
             };
         };
         /**
@@ -4447,12 +8667,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 401;
-                    /** @enum {unknown} */
-                    code?: "invalid_code" | "invalid_challenge";
-                };
+                "application/problem+json": components["schemas"]["Problem401InvalidCodeInvalidChallenge"];
             };
         };
         /**
@@ -4480,12 +8695,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 401;
-                    /** @enum {unknown} */
-                    code?: "invalid_passkey" | "invalid_challenge";
-                };
+                "application/problem+json": components["schemas"]["Problem401InvalidPasskeyInvalidChallenge"];
             };
         };
         /** @description `invalid_passkey`: The passkey is not accepted */
@@ -4510,12 +8720,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 401;
-                    /** @enum {unknown} */
-                    code?: "invalid_passkey";
-                };
+                "application/problem+json": components["schemas"]["Problem401InvalidPasskey"];
             };
         };
         /**
@@ -4545,12 +8750,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 401;
-                    /** @enum {unknown} */
-                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_code";
-                };
+                "application/problem+json": components["schemas"]["Problem401UnauthorizedInvalidTokenTokenExpiredInvalidCode"];
             };
         };
         /**
@@ -4580,12 +8780,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 401;
-                    /** @enum {unknown} */
-                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_passkey";
-                };
+                "application/problem+json": components["schemas"]["Problem401UnauthorizedInvalidTokenTokenExpiredInvalidPasskey"];
             };
         };
         /**
@@ -4613,12 +8808,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 401;
-                    /** @enum {unknown} */
-                    code?: "second_factor_required" | "invalid_id_token";
-                };
+                "application/problem+json": components["schemas"]["Problem401SecondFactorRequiredInvalidIdToken"];
             };
         };
         /**
@@ -4648,12 +8838,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 401;
-                    /** @enum {unknown} */
-                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_id_token";
-                };
+                "application/problem+json": components["schemas"]["Problem401UnauthorizedInvalidTokenTokenExpiredInvalidIdToken"];
             };
         };
         /**
@@ -4682,12 +8867,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 403;
-                    /** @enum {unknown} */
-                    code?: "tenant_required" | "tenant_inactive" | "second_factor_setup_required";
-                };
+                "application/problem+json": components["schemas"]["Problem403TenantRequiredTenantInactiveSecondFactorSetupRequired"];
             };
         };
         /**
@@ -4715,12 +8895,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 403;
-                    /** @enum {unknown} */
-                    code?: "tenant_required" | "tenant_inactive";
-                };
+                "application/problem+json": components["schemas"]["Problem403TenantRequiredTenantInactive"];
             };
         };
         /**
@@ -4749,12 +8924,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 403;
-                    /** @enum {unknown} */
-                    code?: "tenant_required" | "tenant_inactive" | "verification_required";
-                };
+                "application/problem+json": components["schemas"]["Problem403TenantRequiredTenantInactiveVerificationRequired"];
             };
         };
         /**
@@ -4783,12 +8953,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 403;
-                    /** @enum {unknown} */
-                    code?: "tenant_required" | "tenant_inactive" | "forbidden";
-                };
+                "application/problem+json": components["schemas"]["Problem403TenantRequiredTenantInactiveForbidden"];
             };
         };
         /** @description `tenant_inactive`: This tenant is not active */
@@ -4813,12 +8978,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 403;
-                    /** @enum {unknown} */
-                    code?: "tenant_inactive";
-                };
+                "application/problem+json": components["schemas"]["Problem403TenantInactive"];
             };
         };
         /**
@@ -4848,12 +9008,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 403;
-                    /** @enum {unknown} */
-                    code?: "tenant_required" | "tenant_inactive" | "verification_required" | "forbidden";
-                };
+                "application/problem+json": components["schemas"]["Problem403TenantRequiredTenantInactiveVerificationRequiredForbidden"];
             };
         };
         /** @description `not_found`: Nothing was found here */
@@ -4877,12 +9032,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 404;
-                    /** @enum {unknown} */
-                    code?: "not_found";
-                };
+                "application/problem+json": components["schemas"]["Problem404"];
             };
         };
         /** @description `request_timeout`: The request did not arrive in time */
@@ -4906,12 +9056,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 408;
-                    /** @enum {unknown} */
-                    code?: "request_timeout";
-                };
+                "application/problem+json": components["schemas"]["Problem408"];
             };
         };
         /** @description `idempotency_in_progress`: A request with this idempotency key is still running */
@@ -4937,12 +9082,7 @@ export interface components {
                  *       "retryAfter": 2
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 409;
-                    /** @enum {unknown} */
-                    code?: "idempotency_in_progress";
-                };
+                "application/problem+json": components["schemas"]["Problem409"];
             };
         };
         /** @description `gone`: This is no longer offered */
@@ -4966,12 +9106,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 410;
-                    /** @enum {unknown} */
-                    code?: "gone";
-                };
+                "application/problem+json": components["schemas"]["Problem410Gone"];
             };
         };
         /**
@@ -4998,12 +9133,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 410;
-                    /** @enum {unknown} */
-                    code?: "gone" | "cursor_expired";
-                };
+                "application/problem+json": components["schemas"]["Problem410"];
             };
         };
         /** @description `precondition_failed`: The record has changed */
@@ -5027,12 +9157,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 412;
-                    /** @enum {unknown} */
-                    code?: "precondition_failed";
-                };
+                "application/problem+json": components["schemas"]["Problem412"];
             };
         };
         /** @description `payload_too_large`: The body is too large */
@@ -5041,9 +9166,6 @@ export interface components {
                 "X-Request-Id": components["headers"]["RequestId"];
                 RateLimit: components["headers"]["RateLimit"];
                 "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                "RateLimit-Reset": components["headers"]["RateLimitReset"];
                 [name: string]: unknown;
             };
             content: {
@@ -5056,12 +9178,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 413;
-                    /** @enum {unknown} */
-                    code?: "payload_too_large";
-                };
+                "application/problem+json": components["schemas"]["Problem413"];
             };
         };
         /** @description `unsupported_media_type`: The endpoint does not take this media type or encoding of a body */
@@ -5086,12 +9203,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 415;
-                    /** @enum {unknown} */
-                    code?: "unsupported_media_type";
-                };
+                "application/problem+json": components["schemas"]["Problem415"];
             };
         };
         /** @description `idempotency_key_reused`: This idempotency key belongs to another request */
@@ -5115,12 +9227,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 422;
-                    /** @enum {unknown} */
-                    code?: "idempotency_key_reused";
-                };
+                "application/problem+json": components["schemas"]["Problem422"];
             };
         };
         /** @description `rate_limited`: Too many requests */
@@ -5146,12 +9253,7 @@ export interface components {
                  *       "retryAfter": 2
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 429;
-                    /** @enum {unknown} */
-                    code?: "rate_limited";
-                };
+                "application/problem+json": components["schemas"]["Problem429"];
             };
         };
         /** @description `internal_error`: Something went wrong on our side */
@@ -5175,12 +9277,7 @@ export interface components {
                  *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 500;
-                    /** @enum {unknown} */
-                    code?: "internal_error";
-                };
+                "application/problem+json": components["schemas"]["Problem500"];
             };
         };
         /**
@@ -5210,12 +9307,7 @@ export interface components {
                  *       "retryAfter": 2
                  *     }
                  */
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @constant */
-                    status?: 503;
-                    /** @enum {unknown} */
-                    code?: "unavailable" | "migration_pending" | "overloaded";
-                };
+                "application/problem+json": components["schemas"]["Problem503"];
             };
         };
     };
@@ -5279,12 +9371,7 @@ export interface operations {
                  *       "password": "the password that npm start printed"
                  *     }
                  */
-                "application/json": {
-                    /** @description The e-mail address of the user. */
-                    email: string;
-                    /** @description The password of the user. */
-                    password: string;
-                };
+                "application/json": components["schemas"]["PostAuthLoginBody"];
             };
         };
         responses: {
@@ -5338,10 +9425,7 @@ export interface operations {
                  *       "refreshToken": "the refreshToken of the last login or refresh"
                  *     }
                  */
-                "application/json": {
-                    /** @description The refresh token of the last login or refresh. */
-                    refreshToken: string;
-                };
+                "application/json": components["schemas"]["PostAuthRefreshBody"];
             };
         };
         responses: {
@@ -5466,49 +9550,7 @@ export interface operations {
                  *       "password": "the password that npm start printed"
                  *     }
                  */
-                "application/json": {
-                    /** @description The password of the user. Null: as in a new record without it. */
-                    password?: string | null;
-                    /** @description In place of `password`, of a person who has none: a new ID token, which is good once. Null: as in a new record without it. */
-                    idToken?: string | null;
-                    /** @description The present code of an authenticator app. Null: as in a new record without it. */
-                    code?: string | null;
-                    /** @description A recovery code, in place of `code`. Null: as in a new record without it. */
-                    recoveryCode?: string | null;
-                    /** @description In place of `code`: `toJSON()` of what `navigator.credentials.get` has returned for the options `passkey` of the refused request. Null: as in a new record without it. */
-                    passkey?: {
-                        /**
-                         * Format: base64url
-                         * @description The name of the passkey, in base64url.
-                         */
-                        id: string;
-                        /** @description What the authenticator has signed. */
-                        response: {
-                            /**
-                             * Format: base64url
-                             * @description What the browser says of the page and the challenge, in base64url.
-                             */
-                            clientDataJSON: string;
-                            /**
-                             * Format: base64url
-                             * @description What the authenticator says, in base64url.
-                             */
-                            authenticatorData: string;
-                            /**
-                             * Format: base64url
-                             * @description The signature of both, in base64url.
-                             */
-                            signature: string;
-                            /**
-                             * Format: base64url
-                             * @description The person, as `user.id` of the creation has it; needed for a login alone.
-                             */
-                            userHandle?: string;
-                        };
-                    } | null;
-                    /** @description With `passkey`: the `challenge` of the refused request. Null: as in a new record without it. */
-                    challenge?: string | null;
-                };
+                "application/json": components["schemas"]["PostAuthVerifyBody"];
             };
         };
         responses: {
@@ -5558,10 +9600,7 @@ export interface operations {
                  *       "newPassword": "four quiet words of mine"
                  *     }
                  */
-                "application/json": {
-                    /** @description The password to set. */
-                    newPassword: string;
-                };
+                "application/json": components["schemas"]["PutAuthPasswordBody"];
             };
         };
         responses: {
@@ -5626,7 +9665,10 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21
+                 */
                 id: string;
             };
             cookie?: never;
@@ -5662,90 +9704,112 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
                 include?: "user"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    CreatedAt?: (string) | (string)[];
-                    UserId?: number | number[];
-                    Method?: string | string[];
-                    Outcome?: ("succeeded" | "failed") | ("succeeded" | "failed")[];
-                    FailureReason?: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address") | ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address")[];
-                    Network?: string | string[];
-                    UserAgent?: string | string[];
-                    Count?: number | number[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
-                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`, `filter[UserId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[UserId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `Method` compares so: `filter[Method][gte]=…`, `filter[Method][lte]=…`, `filter[Method][gt]=…`, `filter[Method][lt]=…`, `filter[Method][prefix]=…`, `filter[Method][contains]=…`, `filter[Method][null]=…`, `filter[Method][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[Method]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `FailureReason` compares so: `filter[FailureReason][null]=…`, `filter[FailureReason][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[FailureReason]"?: {
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `Network` compares so: `filter[Network][gte]=…`, `filter[Network][lte]=…`, `filter[Network][gt]=…`, `filter[Network][lt]=…`, `filter[Network][prefix]=…`, `filter[Network][contains]=…`, `filter[Network][null]=…`, `filter[Network][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[Network]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `UserAgent` compares so: `filter[UserAgent][gte]=…`, `filter[UserAgent][lte]=…`, `filter[UserAgent][gt]=…`, `filter[UserAgent][lt]=…`, `filter[UserAgent][prefix]=…`, `filter[UserAgent][contains]=…`, `filter[UserAgent][null]=…`, `filter[UserAgent][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[UserAgent]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `Count` compares so: `filter[Count][gte]=…`, `filter[Count][lte]=…`, `filter[Count][gt]=…`, `filter[Count][lt]=…`. */
-                "filter[Count]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
+                /** @description Only records with this `UserId`, or with any of several. */
+                "filter[UserId]"?: number[];
+                /** @description Only records whose `UserId` is this value or a greater one. */
+                "filter[UserId][gte]"?: number;
+                /** @description Only records whose `UserId` is this value or a smaller one. */
+                "filter[UserId][lte]"?: number;
+                /** @description Only records whose `UserId` is greater than this value. */
+                "filter[UserId][gt]"?: number;
+                /** @description Only records whose `UserId` is smaller than this value. */
+                "filter[UserId][lt]"?: number;
+                /** @description With `true`, only records without a value in `UserId`; with `false`, only those with one. */
+                "filter[UserId][null]"?: boolean;
+                /** @description With `true`, beside another filter by `UserId`: also the records without a value in it. */
+                "filter[UserId][orNull]"?: boolean;
+                /** @description Only records with this `Method`, or with any of several. */
+                "filter[Method]"?: string[];
+                /** @description Only records whose `Method` is this value or a greater one. */
+                "filter[Method][gte]"?: string;
+                /** @description Only records whose `Method` is this value or a smaller one. */
+                "filter[Method][lte]"?: string;
+                /** @description Only records whose `Method` is greater than this value. */
+                "filter[Method][gt]"?: string;
+                /** @description Only records whose `Method` is smaller than this value. */
+                "filter[Method][lt]"?: string;
+                /** @description Only records whose `Method` begins with this text, in any letter case. */
+                "filter[Method][prefix]"?: string;
+                /** @description Only records whose `Method` has this text somewhere, in any letter case. */
+                "filter[Method][contains]"?: string;
+                /** @description With `true`, only records without a value in `Method`; with `false`, only those with one. */
+                "filter[Method][null]"?: boolean;
+                /** @description With `true`, beside another filter by `Method`: also the records without a value in it. */
+                "filter[Method][orNull]"?: boolean;
+                /** @description Only records with this `Outcome`, or with any of several. */
+                "filter[Outcome]"?: ("succeeded" | "failed")[];
+                /** @description Only records with this `FailureReason`, or with any of several. */
+                "filter[FailureReason]"?: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address")[];
+                /** @description With `true`, only records without a value in `FailureReason`; with `false`, only those with one. */
+                "filter[FailureReason][null]"?: boolean;
+                /** @description With `true`, beside another filter by `FailureReason`: also the records without a value in it. */
+                "filter[FailureReason][orNull]"?: boolean;
+                /** @description Only records with this `Network`, or with any of several. */
+                "filter[Network]"?: string[];
+                /** @description Only records whose `Network` is this value or a greater one. */
+                "filter[Network][gte]"?: string;
+                /** @description Only records whose `Network` is this value or a smaller one. */
+                "filter[Network][lte]"?: string;
+                /** @description Only records whose `Network` is greater than this value. */
+                "filter[Network][gt]"?: string;
+                /** @description Only records whose `Network` is smaller than this value. */
+                "filter[Network][lt]"?: string;
+                /** @description Only records whose `Network` begins with this text, in any letter case. */
+                "filter[Network][prefix]"?: string;
+                /** @description Only records whose `Network` has this text somewhere, in any letter case. */
+                "filter[Network][contains]"?: string;
+                /** @description With `true`, only records without a value in `Network`; with `false`, only those with one. */
+                "filter[Network][null]"?: boolean;
+                /** @description With `true`, beside another filter by `Network`: also the records without a value in it. */
+                "filter[Network][orNull]"?: boolean;
+                /** @description Only records with this `UserAgent`, or with any of several. */
+                "filter[UserAgent]"?: string[];
+                /** @description Only records whose `UserAgent` is this value or a greater one. */
+                "filter[UserAgent][gte]"?: string;
+                /** @description Only records whose `UserAgent` is this value or a smaller one. */
+                "filter[UserAgent][lte]"?: string;
+                /** @description Only records whose `UserAgent` is greater than this value. */
+                "filter[UserAgent][gt]"?: string;
+                /** @description Only records whose `UserAgent` is smaller than this value. */
+                "filter[UserAgent][lt]"?: string;
+                /** @description Only records whose `UserAgent` begins with this text, in any letter case. */
+                "filter[UserAgent][prefix]"?: string;
+                /** @description Only records whose `UserAgent` has this text somewhere, in any letter case. */
+                "filter[UserAgent][contains]"?: string;
+                /** @description With `true`, only records without a value in `UserAgent`; with `false`, only those with one. */
+                "filter[UserAgent][null]"?: boolean;
+                /** @description With `true`, beside another filter by `UserAgent`: also the records without a value in it. */
+                "filter[UserAgent][orNull]"?: boolean;
+                /** @description Only records with this `Count`, or with any of several. */
+                "filter[Count]"?: number[];
+                /** @description Only records whose `Count` is this value or a greater one. */
+                "filter[Count][gte]"?: number;
+                /** @description Only records whose `Count` is this value or a smaller one. */
+                "filter[Count][lte]"?: number;
+                /** @description Only records whose `Count` is greater than this value. */
+                "filter[Count][gt]"?: number;
+                /** @description Only records whose `Count` is smaller than this value. */
+                "filter[Count][lt]"?: number;
             };
             header?: {
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
@@ -5787,34 +9851,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the record. */
-                        Id: number;
-                        /**
-                         * Format: date-time
-                         * @description When the person logged in, or tried to. Of a record for several logins, the beginning of their hour.
-                         */
-                        CreatedAt: string;
-                        /** @description The number of the user; null for addresses that no user has. */
-                        UserId: number | null;
-                        /** @description What was proved or tried, by RFC 8176, such as `pwd` or `pwd otp`; `idp`: a sign-in by a provider. Null for several logins. */
-                        Method: string | null;
-                        /**
-                         * @description How it ended.
-                         * @enum {string}
-                         */
-                        Outcome: "succeeded" | "failed";
-                        /** @description Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not confirmed yet. `identity_held`: a new password by a link holds this sign-in by a provider. `more_failures`: those of a user in an hour after the first 20. `unknown_address`: all of an hour whose address no user has. */
-                        FailureReason: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address") | null;
-                        /** @description The IPv4 address, or the IPv6 network of 64 bits; null for several logins. */
-                        Network: string | null;
-                        /** @description The program of the client, as it names itself: the first 60 characters of `User-Agent`; null if it names none, and for several logins. */
-                        UserAgent: string | null;
-                        /** @description The logins that the record stands for. */
-                        Count: number;
-                        /** @description The name of the user, with `include=user`. */
-                        UserName?: string | null;
-                    }[];
+                    "application/json": components["schemas"]["LoginListItem"][];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
@@ -5841,90 +9878,112 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    CreatedAt?: (string) | (string)[];
-                    UserId?: number | number[];
-                    Method?: string | string[];
-                    Outcome?: ("succeeded" | "failed") | ("succeeded" | "failed")[];
-                    FailureReason?: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address") | ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address")[];
-                    Network?: string | string[];
-                    UserAgent?: string | string[];
-                    Count?: number | number[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
-                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`, `filter[UserId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[UserId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `Method` compares so: `filter[Method][gte]=…`, `filter[Method][lte]=…`, `filter[Method][gt]=…`, `filter[Method][lt]=…`, `filter[Method][prefix]=…`, `filter[Method][contains]=…`, `filter[Method][null]=…`, `filter[Method][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[Method]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `FailureReason` compares so: `filter[FailureReason][null]=…`, `filter[FailureReason][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[FailureReason]"?: {
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `Network` compares so: `filter[Network][gte]=…`, `filter[Network][lte]=…`, `filter[Network][gt]=…`, `filter[Network][lt]=…`, `filter[Network][prefix]=…`, `filter[Network][contains]=…`, `filter[Network][null]=…`, `filter[Network][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[Network]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `UserAgent` compares so: `filter[UserAgent][gte]=…`, `filter[UserAgent][lte]=…`, `filter[UserAgent][gt]=…`, `filter[UserAgent][lt]=…`, `filter[UserAgent][prefix]=…`, `filter[UserAgent][contains]=…`, `filter[UserAgent][null]=…`, `filter[UserAgent][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[UserAgent]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `Count` compares so: `filter[Count][gte]=…`, `filter[Count][lte]=…`, `filter[Count][gt]=…`, `filter[Count][lt]=…`. */
-                "filter[Count]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
+                /** @description Only records with this `UserId`, or with any of several. */
+                "filter[UserId]"?: number[];
+                /** @description Only records whose `UserId` is this value or a greater one. */
+                "filter[UserId][gte]"?: number;
+                /** @description Only records whose `UserId` is this value or a smaller one. */
+                "filter[UserId][lte]"?: number;
+                /** @description Only records whose `UserId` is greater than this value. */
+                "filter[UserId][gt]"?: number;
+                /** @description Only records whose `UserId` is smaller than this value. */
+                "filter[UserId][lt]"?: number;
+                /** @description With `true`, only records without a value in `UserId`; with `false`, only those with one. */
+                "filter[UserId][null]"?: boolean;
+                /** @description With `true`, beside another filter by `UserId`: also the records without a value in it. */
+                "filter[UserId][orNull]"?: boolean;
+                /** @description Only records with this `Method`, or with any of several. */
+                "filter[Method]"?: string[];
+                /** @description Only records whose `Method` is this value or a greater one. */
+                "filter[Method][gte]"?: string;
+                /** @description Only records whose `Method` is this value or a smaller one. */
+                "filter[Method][lte]"?: string;
+                /** @description Only records whose `Method` is greater than this value. */
+                "filter[Method][gt]"?: string;
+                /** @description Only records whose `Method` is smaller than this value. */
+                "filter[Method][lt]"?: string;
+                /** @description Only records whose `Method` begins with this text, in any letter case. */
+                "filter[Method][prefix]"?: string;
+                /** @description Only records whose `Method` has this text somewhere, in any letter case. */
+                "filter[Method][contains]"?: string;
+                /** @description With `true`, only records without a value in `Method`; with `false`, only those with one. */
+                "filter[Method][null]"?: boolean;
+                /** @description With `true`, beside another filter by `Method`: also the records without a value in it. */
+                "filter[Method][orNull]"?: boolean;
+                /** @description Only records with this `Outcome`, or with any of several. */
+                "filter[Outcome]"?: ("succeeded" | "failed")[];
+                /** @description Only records with this `FailureReason`, or with any of several. */
+                "filter[FailureReason]"?: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address")[];
+                /** @description With `true`, only records without a value in `FailureReason`; with `false`, only those with one. */
+                "filter[FailureReason][null]"?: boolean;
+                /** @description With `true`, beside another filter by `FailureReason`: also the records without a value in it. */
+                "filter[FailureReason][orNull]"?: boolean;
+                /** @description Only records with this `Network`, or with any of several. */
+                "filter[Network]"?: string[];
+                /** @description Only records whose `Network` is this value or a greater one. */
+                "filter[Network][gte]"?: string;
+                /** @description Only records whose `Network` is this value or a smaller one. */
+                "filter[Network][lte]"?: string;
+                /** @description Only records whose `Network` is greater than this value. */
+                "filter[Network][gt]"?: string;
+                /** @description Only records whose `Network` is smaller than this value. */
+                "filter[Network][lt]"?: string;
+                /** @description Only records whose `Network` begins with this text, in any letter case. */
+                "filter[Network][prefix]"?: string;
+                /** @description Only records whose `Network` has this text somewhere, in any letter case. */
+                "filter[Network][contains]"?: string;
+                /** @description With `true`, only records without a value in `Network`; with `false`, only those with one. */
+                "filter[Network][null]"?: boolean;
+                /** @description With `true`, beside another filter by `Network`: also the records without a value in it. */
+                "filter[Network][orNull]"?: boolean;
+                /** @description Only records with this `UserAgent`, or with any of several. */
+                "filter[UserAgent]"?: string[];
+                /** @description Only records whose `UserAgent` is this value or a greater one. */
+                "filter[UserAgent][gte]"?: string;
+                /** @description Only records whose `UserAgent` is this value or a smaller one. */
+                "filter[UserAgent][lte]"?: string;
+                /** @description Only records whose `UserAgent` is greater than this value. */
+                "filter[UserAgent][gt]"?: string;
+                /** @description Only records whose `UserAgent` is smaller than this value. */
+                "filter[UserAgent][lt]"?: string;
+                /** @description Only records whose `UserAgent` begins with this text, in any letter case. */
+                "filter[UserAgent][prefix]"?: string;
+                /** @description Only records whose `UserAgent` has this text somewhere, in any letter case. */
+                "filter[UserAgent][contains]"?: string;
+                /** @description With `true`, only records without a value in `UserAgent`; with `false`, only those with one. */
+                "filter[UserAgent][null]"?: boolean;
+                /** @description With `true`, beside another filter by `UserAgent`: also the records without a value in it. */
+                "filter[UserAgent][orNull]"?: boolean;
+                /** @description Only records with this `Count`, or with any of several. */
+                "filter[Count]"?: number[];
+                /** @description Only records whose `Count` is this value or a greater one. */
+                "filter[Count][gte]"?: number;
+                /** @description Only records whose `Count` is this value or a smaller one. */
+                "filter[Count][lte]"?: number;
+                /** @description Only records whose `Count` is greater than this value. */
+                "filter[Count][gt]"?: number;
+                /** @description Only records whose `Count` is smaller than this value. */
+                "filter[Count][lt]"?: number;
             };
             header?: {
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
@@ -5998,16 +10057,7 @@ export interface operations {
                  *       "lastName": "Newman"
                  *     }
                  */
-                "application/json": {
-                    /** @description The e-mail address, which receives the mail. */
-                    email: string;
-                    /** @description The password to log in with once the address is confirmed. At least 15 characters; the operator can ask for fewer, at least 8. None that many people use, and none that consists of names and words of the account, with digits and signs. */
-                    password: string;
-                    /** @description The first name of the person. */
-                    firstName: string;
-                    /** @description The last name of the person. */
-                    lastName: string;
-                };
+                "application/json": components["schemas"]["PostAuthRegisterBody"];
             };
         };
         responses: {
@@ -6028,13 +10078,7 @@ export interface operations {
                      *       "status": "accepted"
                      *     }
                      */
-                    "application/json": {
-                        /**
-                         * @description Always `accepted`, whether or not the address is known.
-                         * @constant
-                         */
-                        status: "accepted";
-                    };
+                    "application/json": components["schemas"]["PostAuthRegisterResponse"];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
@@ -6066,10 +10110,7 @@ export interface operations {
                  *       "token": "the token of the mail"
                  *     }
                  */
-                "application/json": {
-                    /** @description The token of the mail. */
-                    token: string;
-                };
+                "application/json": components["schemas"]["PostAuthConfirmBody"];
             };
         };
         responses: {
@@ -6101,14 +10142,7 @@ export interface operations {
                  *       "email": "you@example.com"
                  *     }
                  */
-                "application/json": {
-                    /** @description The address of the user who receives a mail. Send it alone, for step 1. Null: as in a new record without it. */
-                    email?: string | null;
-                    /** @description The token of the mail. Send it with `newPassword`, for step 2. Null: as in a new record without it. */
-                    token?: string | null;
-                    /** @description The password to set. At least 15 characters; the operator can ask for fewer, at least 8. None that many people use, and none that consists of names and words of the account, with digits and signs. Null: as in a new record without it. */
-                    newPassword?: string | null;
-                };
+                "application/json": components["schemas"]["PostAuthResetPasswordBody"];
             };
         };
         responses: {
@@ -6129,13 +10163,7 @@ export interface operations {
                      *       "status": "accepted"
                      *     }
                      */
-                    "application/json": {
-                        /**
-                         * @description Always `accepted`, whether or not the address is known.
-                         * @constant
-                         */
-                        status: "accepted";
-                    };
+                    "application/json": components["schemas"]["PostAuthResetPasswordResponse"];
                 };
             };
             204: components["responses"]["NoContent"];
@@ -6176,15 +10204,7 @@ export interface operations {
                      *       "expiresAt": "2026-01-05T09:30:00.000Z"
                      *     }
                      */
-                    "application/json": {
-                        /** @description Send it as `X-Api-Token`, or as `Authorization: Bearer …`. */
-                        token: string;
-                        /**
-                         * Format: date-time
-                         * @description When the token ends.
-                         */
-                        expiresAt: string;
-                    };
+                    "application/json": components["schemas"]["GetDataGenerateTokenResponse"];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
@@ -6214,45 +10234,7 @@ export interface operations {
                  *       "code": "123456"
                  *     }
                  */
-                "application/json": {
-                    /** @description The `challenge` of the refused login. */
-                    challenge: string;
-                    /** @description The present code of an authenticator app. Null: as in a new record without it. */
-                    code?: string | null;
-                    /** @description A recovery code, in place of `code`. Null: as in a new record without it. */
-                    recoveryCode?: string | null;
-                    /** @description In place of `code`: `toJSON()` of what `navigator.credentials.get` has returned for the options `passkey` of the refused request. Null: as in a new record without it. */
-                    passkey?: {
-                        /**
-                         * Format: base64url
-                         * @description The name of the passkey, in base64url.
-                         */
-                        id: string;
-                        /** @description What the authenticator has signed. */
-                        response: {
-                            /**
-                             * Format: base64url
-                             * @description What the browser says of the page and the challenge, in base64url.
-                             */
-                            clientDataJSON: string;
-                            /**
-                             * Format: base64url
-                             * @description What the authenticator says, in base64url.
-                             */
-                            authenticatorData: string;
-                            /**
-                             * Format: base64url
-                             * @description The signature of both, in base64url.
-                             */
-                            signature: string;
-                            /**
-                             * Format: base64url
-                             * @description The person, as `user.id` of the creation has it; needed for a login alone.
-                             */
-                            userHandle?: string;
-                        };
-                    } | null;
-                };
+                "application/json": components["schemas"]["PostAuthLoginVerifyBody"];
             };
         };
         responses: {
@@ -6307,15 +10289,7 @@ export interface operations {
                  *       "name": "My phone"
                  *     }
                  */
-                "application/json": {
-                    /** @description The `setupToken` of the refused login. */
-                    setupToken: string;
-                    /**
-                     * @description A name by which you recognise the factor. Null: as in a new record without it.
-                     * @default Authenticator app
-                     */
-                    name?: string | null;
-                };
+                "application/json": components["schemas"]["PostAuthLoginSetupBody"];
             };
         };
         responses: {
@@ -6371,12 +10345,7 @@ export interface operations {
                  *       "code": "123456"
                  *     }
                  */
-                "application/json": {
-                    /** @description The `setupToken` of the refused login. */
-                    setupToken: string;
-                    /** @description The present code of an authenticator app. */
-                    code: string;
-                };
+                "application/json": components["schemas"]["PostAuthLoginSetupConfirmBody"];
             };
         };
         responses: {
@@ -6433,10 +10402,7 @@ export interface operations {
                  *       "setupToken": "the setupToken of the refused login"
                  *     }
                  */
-                "application/json": {
-                    /** @description The `setupToken` of the refused login. */
-                    setupToken: string;
-                };
+                "application/json": components["schemas"]["PostAuthLoginSetupPasskeyOptionsBody"];
             };
         };
         responses: {
@@ -6526,41 +10492,7 @@ export interface operations {
                  *       }
                  *     }
                  */
-                "application/json": {
-                    /** @description The `setupToken` of the refused login. */
-                    setupToken: string;
-                    /**
-                     * @description undefined Null: as in a new record without it.
-                     * @default Passkey
-                     */
-                    name?: string | null;
-                    /** @description `toJSON()` of the credential that `navigator.credentials.create` has returned. */
-                    passkey: {
-                        /**
-                         * Format: base64url
-                         * @description The name of the passkey, in base64url.
-                         */
-                        id: string;
-                        /** @description What the authenticator has made. */
-                        response: {
-                            /**
-                             * Format: base64url
-                             * @description What the browser says of the page and the challenge, in base64url.
-                             */
-                            clientDataJSON: string;
-                            /**
-                             * Format: base64url
-                             * @description The public key and its origin, in base64url.
-                             */
-                            attestationObject: string;
-                            /**
-                             * @description The ways to the authenticator, such as `internal` or `usb`.
-                             * @default []
-                             */
-                            transports?: string[];
-                        };
-                    };
-                };
+                "application/json": components["schemas"]["PostAuthLoginSetupPasskeyBody"];
             };
         };
         responses: {
@@ -6676,39 +10608,7 @@ export interface operations {
                  *       }
                  *     }
                  */
-                "application/json": {
-                    /** @description `toJSON()` of the credential that `navigator.credentials.get` has returned. */
-                    passkey: {
-                        /**
-                         * Format: base64url
-                         * @description The name of the passkey, in base64url.
-                         */
-                        id: string;
-                        /** @description What the authenticator has signed. */
-                        response: {
-                            /**
-                             * Format: base64url
-                             * @description What the browser says of the page and the challenge, in base64url.
-                             */
-                            clientDataJSON: string;
-                            /**
-                             * Format: base64url
-                             * @description What the authenticator says, in base64url.
-                             */
-                            authenticatorData: string;
-                            /**
-                             * Format: base64url
-                             * @description The signature of both, in base64url.
-                             */
-                            signature: string;
-                            /**
-                             * Format: base64url
-                             * @description The person, as `user.id` of the creation has it; needed for a login alone.
-                             */
-                            userHandle?: string;
-                        };
-                    };
-                };
+                "application/json": components["schemas"]["PostAuthLoginPasskeyBody"];
             };
         };
         responses: {
@@ -6804,13 +10704,7 @@ export interface operations {
                  *       "name": "My phone"
                  *     }
                  */
-                "application/json": {
-                    /**
-                     * @description A name by which you recognise the factor. Null: as in a new record without it.
-                     * @default Authenticator app
-                     */
-                    name?: string | null;
-                };
+                "application/json": components["schemas"]["PostAuthFactorsTotpBody"];
             };
         };
         responses: {
@@ -6854,8 +10748,11 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id of the record. */
-                id: number;
+                /**
+                 * @description The id of the record.
+                 * @example 3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21
+                 */
+                id: string;
             };
             cookie?: never;
         };
@@ -6866,10 +10763,7 @@ export interface operations {
                  *       "code": "123456"
                  *     }
                  */
-                "application/json": {
-                    /** @description The present code of an authenticator app. */
-                    code: string;
-                };
+                "application/json": components["schemas"]["PostAuthFactorsByIdConfirmBody"];
             };
         };
         responses: {
@@ -6997,39 +10891,7 @@ export interface operations {
                  *       }
                  *     }
                  */
-                "application/json": {
-                    /**
-                     * @description undefined Null: as in a new record without it.
-                     * @default Passkey
-                     */
-                    name?: string | null;
-                    /** @description `toJSON()` of the credential that `navigator.credentials.create` has returned. */
-                    passkey: {
-                        /**
-                         * Format: base64url
-                         * @description The name of the passkey, in base64url.
-                         */
-                        id: string;
-                        /** @description What the authenticator has made. */
-                        response: {
-                            /**
-                             * Format: base64url
-                             * @description What the browser says of the page and the challenge, in base64url.
-                             */
-                            clientDataJSON: string;
-                            /**
-                             * Format: base64url
-                             * @description The public key and its origin, in base64url.
-                             */
-                            attestationObject: string;
-                            /**
-                             * @description The ways to the authenticator, such as `internal` or `usb`.
-                             * @default []
-                             */
-                            transports?: string[];
-                        };
-                    };
-                };
+                "application/json": components["schemas"]["PostAuthFactorsPasskeysBody"];
             };
         };
         responses: {
@@ -7074,8 +10936,11 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id of the record. */
-                id: number;
+                /**
+                 * @description The id of the record.
+                 * @example 3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21
+                 */
+                id: string;
             };
             cookie?: never;
         };
@@ -7137,8 +11002,11 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id of the record. */
-                id: number;
+                /**
+                 * @description The id of the record.
+                 * @example 3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21
+                 */
+                id: string;
             };
             cookie?: never;
         };
@@ -7217,10 +11085,7 @@ export interface operations {
                  *       "idToken": "the ID token that the provider has issued"
                  *     }
                  */
-                "application/json": {
-                    /** @description The ID token, with a `nonce`, at most ten minutes old. It is good once. */
-                    idToken: string;
-                };
+                "application/json": components["schemas"]["PostAuthExchangeBody"];
             };
         };
         responses: {
@@ -7316,10 +11181,7 @@ export interface operations {
                  *       "idToken": "the ID token that the provider has issued"
                  *     }
                  */
-                "application/json": {
-                    /** @description The ID token, with a `nonce`, at most ten minutes old. It is good once. */
-                    idToken: string;
-                };
+                "application/json": components["schemas"]["PostAuthIdentitiesBody"];
             };
         };
         responses: {
@@ -7366,7 +11228,10 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -7389,7 +11254,10 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -7424,150 +11292,178 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    Guid?: string | string[];
-                    Email?: string | string[];
-                    FirstName?: string | string[];
-                    LastName?: string | string[];
-                    Role?: string | string[];
-                    Scope?: ("Self" | "All") | ("Self" | "All")[];
-                    EntityId?: number | number[];
-                    IsDisabled?: boolean | boolean[];
-                    ConfirmedAt?: (string) | (string)[];
-                    LastLoginAt?: (string) | (string)[];
-                    CreatedAt?: (string) | (string)[];
-                    MailState?: ("waiting" | "sent" | "refused") | ("waiting" | "sent" | "refused")[];
-                    MailReason?: string | string[];
-                    MailAt?: (string) | (string)[];
-                    RoleId?: number | number[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `Email` compares so: `filter[Email][gte]=…`, `filter[Email][lte]=…`, `filter[Email][gt]=…`, `filter[Email][lt]=…`, `filter[Email][prefix]=…`, `filter[Email][contains]=…`. */
-                "filter[Email]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `FirstName` compares so: `filter[FirstName][gte]=…`, `filter[FirstName][lte]=…`, `filter[FirstName][gt]=…`, `filter[FirstName][lt]=…`, `filter[FirstName][prefix]=…`, `filter[FirstName][contains]=…`. */
-                "filter[FirstName]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `LastName` compares so: `filter[LastName][gte]=…`, `filter[LastName][lte]=…`, `filter[LastName][gt]=…`, `filter[LastName][lt]=…`, `filter[LastName][prefix]=…`, `filter[LastName][contains]=…`. */
-                "filter[LastName]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `Role` compares so: `filter[Role][gte]=…`, `filter[Role][lte]=…`, `filter[Role][gt]=…`, `filter[Role][lt]=…`, `filter[Role][prefix]=…`, `filter[Role][contains]=…`. */
-                "filter[Role]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`, `filter[EntityId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[EntityId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `ConfirmedAt` compares so: `filter[ConfirmedAt][gte]=…`, `filter[ConfirmedAt][lte]=…`, `filter[ConfirmedAt][gt]=…`, `filter[ConfirmedAt][lt]=…`, `filter[ConfirmedAt][null]=…`, `filter[ConfirmedAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[ConfirmedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `LastLoginAt` compares so: `filter[LastLoginAt][gte]=…`, `filter[LastLoginAt][lte]=…`, `filter[LastLoginAt][gt]=…`, `filter[LastLoginAt][lt]=…`, `filter[LastLoginAt][null]=…`, `filter[LastLoginAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[LastLoginAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
-                /** @description Return only records whose `MailState` compares so: `filter[MailState][null]=…`, `filter[MailState][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[MailState]"?: {
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `MailReason` compares so: `filter[MailReason][gte]=…`, `filter[MailReason][lte]=…`, `filter[MailReason][gt]=…`, `filter[MailReason][lt]=…`, `filter[MailReason][prefix]=…`, `filter[MailReason][contains]=…`, `filter[MailReason][null]=…`, `filter[MailReason][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[MailReason]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `MailAt` compares so: `filter[MailAt][gte]=…`, `filter[MailAt][lte]=…`, `filter[MailAt][gt]=…`, `filter[MailAt][lt]=…`, `filter[MailAt][null]=…`, `filter[MailAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[MailAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `RoleId` compares so: `filter[RoleId][gte]=…`, `filter[RoleId][lte]=…`, `filter[RoleId][gt]=…`, `filter[RoleId][lt]=…`. */
-                "filter[RoleId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `Guid`, or with any of several. */
+                "filter[Guid]"?: string[];
+                /** @description Only records with this `Email`, or with any of several. */
+                "filter[Email]"?: string[];
+                /** @description Only records whose `Email` is this value or a greater one. */
+                "filter[Email][gte]"?: string;
+                /** @description Only records whose `Email` is this value or a smaller one. */
+                "filter[Email][lte]"?: string;
+                /** @description Only records whose `Email` is greater than this value. */
+                "filter[Email][gt]"?: string;
+                /** @description Only records whose `Email` is smaller than this value. */
+                "filter[Email][lt]"?: string;
+                /** @description Only records whose `Email` begins with this text, in any letter case. */
+                "filter[Email][prefix]"?: string;
+                /** @description Only records whose `Email` has this text somewhere, in any letter case. */
+                "filter[Email][contains]"?: string;
+                /** @description Only records with this `FirstName`, or with any of several. */
+                "filter[FirstName]"?: string[];
+                /** @description Only records whose `FirstName` is this value or a greater one. */
+                "filter[FirstName][gte]"?: string;
+                /** @description Only records whose `FirstName` is this value or a smaller one. */
+                "filter[FirstName][lte]"?: string;
+                /** @description Only records whose `FirstName` is greater than this value. */
+                "filter[FirstName][gt]"?: string;
+                /** @description Only records whose `FirstName` is smaller than this value. */
+                "filter[FirstName][lt]"?: string;
+                /** @description Only records whose `FirstName` begins with this text, in any letter case. */
+                "filter[FirstName][prefix]"?: string;
+                /** @description Only records whose `FirstName` has this text somewhere, in any letter case. */
+                "filter[FirstName][contains]"?: string;
+                /** @description Only records with this `LastName`, or with any of several. */
+                "filter[LastName]"?: string[];
+                /** @description Only records whose `LastName` is this value or a greater one. */
+                "filter[LastName][gte]"?: string;
+                /** @description Only records whose `LastName` is this value or a smaller one. */
+                "filter[LastName][lte]"?: string;
+                /** @description Only records whose `LastName` is greater than this value. */
+                "filter[LastName][gt]"?: string;
+                /** @description Only records whose `LastName` is smaller than this value. */
+                "filter[LastName][lt]"?: string;
+                /** @description Only records whose `LastName` begins with this text, in any letter case. */
+                "filter[LastName][prefix]"?: string;
+                /** @description Only records whose `LastName` has this text somewhere, in any letter case. */
+                "filter[LastName][contains]"?: string;
+                /** @description Only records with this `Role`, or with any of several. */
+                "filter[Role]"?: string[];
+                /** @description Only records whose `Role` is this value or a greater one. */
+                "filter[Role][gte]"?: string;
+                /** @description Only records whose `Role` is this value or a smaller one. */
+                "filter[Role][lte]"?: string;
+                /** @description Only records whose `Role` is greater than this value. */
+                "filter[Role][gt]"?: string;
+                /** @description Only records whose `Role` is smaller than this value. */
+                "filter[Role][lt]"?: string;
+                /** @description Only records whose `Role` begins with this text, in any letter case. */
+                "filter[Role][prefix]"?: string;
+                /** @description Only records whose `Role` has this text somewhere, in any letter case. */
+                "filter[Role][contains]"?: string;
+                /** @description Only records with this `Scope`, or with any of several. */
+                "filter[Scope]"?: ("Self" | "All")[];
+                /** @description Only records with this `EntityId`, or with any of several. */
+                "filter[EntityId]"?: number[];
+                /** @description Only records whose `EntityId` is this value or a greater one. */
+                "filter[EntityId][gte]"?: number;
+                /** @description Only records whose `EntityId` is this value or a smaller one. */
+                "filter[EntityId][lte]"?: number;
+                /** @description Only records whose `EntityId` is greater than this value. */
+                "filter[EntityId][gt]"?: number;
+                /** @description Only records whose `EntityId` is smaller than this value. */
+                "filter[EntityId][lt]"?: number;
+                /** @description With `true`, only records without a value in `EntityId`; with `false`, only those with one. */
+                "filter[EntityId][null]"?: boolean;
+                /** @description With `true`, beside another filter by `EntityId`: also the records without a value in it. */
+                "filter[EntityId][orNull]"?: boolean;
+                /** @description Only records with this `IsDisabled`, or with any of several. */
+                "filter[IsDisabled]"?: boolean[];
+                /** @description Only records with this `ConfirmedAt`, or with any of several. */
+                "filter[ConfirmedAt]"?: (string)[];
+                /** @description Only records whose `ConfirmedAt` is this value or a greater one. */
+                "filter[ConfirmedAt][gte]"?: string;
+                /** @description Only records whose `ConfirmedAt` is this value or a smaller one. */
+                "filter[ConfirmedAt][lte]"?: string;
+                /** @description Only records whose `ConfirmedAt` is greater than this value. */
+                "filter[ConfirmedAt][gt]"?: string;
+                /** @description Only records whose `ConfirmedAt` is smaller than this value. */
+                "filter[ConfirmedAt][lt]"?: string;
+                /** @description With `true`, only records without a value in `ConfirmedAt`; with `false`, only those with one. */
+                "filter[ConfirmedAt][null]"?: boolean;
+                /** @description With `true`, beside another filter by `ConfirmedAt`: also the records without a value in it. */
+                "filter[ConfirmedAt][orNull]"?: boolean;
+                /** @description Only records with this `LastLoginAt`, or with any of several. */
+                "filter[LastLoginAt]"?: (string)[];
+                /** @description Only records whose `LastLoginAt` is this value or a greater one. */
+                "filter[LastLoginAt][gte]"?: string;
+                /** @description Only records whose `LastLoginAt` is this value or a smaller one. */
+                "filter[LastLoginAt][lte]"?: string;
+                /** @description Only records whose `LastLoginAt` is greater than this value. */
+                "filter[LastLoginAt][gt]"?: string;
+                /** @description Only records whose `LastLoginAt` is smaller than this value. */
+                "filter[LastLoginAt][lt]"?: string;
+                /** @description With `true`, only records without a value in `LastLoginAt`; with `false`, only those with one. */
+                "filter[LastLoginAt][null]"?: boolean;
+                /** @description With `true`, beside another filter by `LastLoginAt`: also the records without a value in it. */
+                "filter[LastLoginAt][orNull]"?: boolean;
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
+                /** @description Only records with this `MailState`, or with any of several. */
+                "filter[MailState]"?: ("waiting" | "sent" | "refused")[];
+                /** @description With `true`, only records without a value in `MailState`; with `false`, only those with one. */
+                "filter[MailState][null]"?: boolean;
+                /** @description With `true`, beside another filter by `MailState`: also the records without a value in it. */
+                "filter[MailState][orNull]"?: boolean;
+                /** @description Only records with this `MailReason`, or with any of several. */
+                "filter[MailReason]"?: string[];
+                /** @description Only records whose `MailReason` is this value or a greater one. */
+                "filter[MailReason][gte]"?: string;
+                /** @description Only records whose `MailReason` is this value or a smaller one. */
+                "filter[MailReason][lte]"?: string;
+                /** @description Only records whose `MailReason` is greater than this value. */
+                "filter[MailReason][gt]"?: string;
+                /** @description Only records whose `MailReason` is smaller than this value. */
+                "filter[MailReason][lt]"?: string;
+                /** @description Only records whose `MailReason` begins with this text, in any letter case. */
+                "filter[MailReason][prefix]"?: string;
+                /** @description Only records whose `MailReason` has this text somewhere, in any letter case. */
+                "filter[MailReason][contains]"?: string;
+                /** @description With `true`, only records without a value in `MailReason`; with `false`, only those with one. */
+                "filter[MailReason][null]"?: boolean;
+                /** @description With `true`, beside another filter by `MailReason`: also the records without a value in it. */
+                "filter[MailReason][orNull]"?: boolean;
+                /** @description Only records with this `MailAt`, or with any of several. */
+                "filter[MailAt]"?: (string)[];
+                /** @description Only records whose `MailAt` is this value or a greater one. */
+                "filter[MailAt][gte]"?: string;
+                /** @description Only records whose `MailAt` is this value or a smaller one. */
+                "filter[MailAt][lte]"?: string;
+                /** @description Only records whose `MailAt` is greater than this value. */
+                "filter[MailAt][gt]"?: string;
+                /** @description Only records whose `MailAt` is smaller than this value. */
+                "filter[MailAt][lt]"?: string;
+                /** @description With `true`, only records without a value in `MailAt`; with `false`, only those with one. */
+                "filter[MailAt][null]"?: boolean;
+                /** @description With `true`, beside another filter by `MailAt`: also the records without a value in it. */
+                "filter[MailAt][orNull]"?: boolean;
+                /** @description Only records with this `RoleId`, or with any of several. */
+                "filter[RoleId]"?: number[];
+                /** @description Only records whose `RoleId` is this value or a greater one. */
+                "filter[RoleId][gte]"?: number;
+                /** @description Only records whose `RoleId` is this value or a smaller one. */
+                "filter[RoleId][lte]"?: number;
+                /** @description Only records whose `RoleId` is greater than this value. */
+                "filter[RoleId][gt]"?: number;
+                /** @description Only records whose `RoleId` is smaller than this value. */
+                "filter[RoleId][lt]"?: number;
             };
             header?: {
                 /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
@@ -7619,54 +11515,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the user, which the service chooses. */
-                        Id: number;
-                        /**
-                         * Format: uuid
-                         * @description The guid of the user, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.
-                         */
-                        Guid: string;
-                        /**
-                         * Format: idn-email
-                         * @description The e-mail address, with which the user logs in. No two users of a tenant have the same.
-                         */
-                        Email: string;
-                        /** @description The first name of the person. */
-                        FirstName: string;
-                        /** @description The last name of the person. */
-                        LastName: string;
-                        /** @description The name of the role, which grants the permissions. */
-                        Role: string;
-                        /**
-                         * @description Whether the user accesses the data of every entity, or of the own entity only.
-                         * @enum {string}
-                         */
-                        Scope: "Self" | "All";
-                        /** @description The `Id` of the entity that the user belongs to; null if it is none. */
-                        EntityId: number | null;
-                        /** @description Whether the logins of the user are refused. */
-                        IsDisabled: boolean;
-                        /** @description When the user first proved to own the address; null until then. */
-                        ConfirmedAt: string | null;
-                        /** @description When the user last logged in; null if never. */
-                        LastLoginAt: string | null;
-                        /**
-                         * Format: date-time
-                         * @description When the user was invited, registered or added.
-                         */
-                        CreatedAt: string;
-                        /** @description How the last mail to the user is doing: `waiting` to be accepted by the mail server, `sent`, or `refused`, and not tried again; null if there was none in the last weeks. */
-                        MailState: ("waiting" | "sent" | "refused") | null;
-                        /** @description Why the last mail was refused, or waits; null if nothing has failed. */
-                        MailReason: string | null;
-                        /** @description When the last mail was asked for. */
-                        MailAt: string | null;
-                        /** @description The `Id` of the role. */
-                        RoleId: number;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                    }[];
+                    "application/json": components["schemas"]["UserListItem"][];
                 };
             };
             304: components["responses"]["NotModified"];
@@ -7700,26 +11549,7 @@ export interface operations {
                  *       "Scope": "All"
                  *     }
                  */
-                "application/json": {
-                    /** @description The first name of the person. */
-                    FirstName: string;
-                    /** @description The last name of the person. */
-                    LastName: string;
-                    /** @description The name of the role, which grants the permissions. */
-                    Role: string;
-                    /**
-                     * @description Whether the user accesses the data of every entity, or of the own entity only.
-                     * @enum {string}
-                     */
-                    Scope: "Self" | "All";
-                    /**
-                     * @description The `Id` of the entity that the user belongs to; null if it is none.
-                     * @default null
-                     */
-                    EntityId?: number | null;
-                    /** @description The e-mail address, with which the user logs in. No two users of a tenant have the same. */
-                    Email: string;
-                };
+                "application/json": components["schemas"]["PostUsersBody"];
             };
         };
         responses: {
@@ -7783,7 +11613,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -7847,7 +11680,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -7863,26 +11699,7 @@ export interface operations {
                  *       "EntityId": null
                  *     }
                  */
-                "application/json": {
-                    /** @description The first name of the person. */
-                    FirstName: string;
-                    /** @description The last name of the person. */
-                    LastName: string;
-                    /** @description The name of the role, which grants the permissions. */
-                    Role: string;
-                    /**
-                     * @description Whether the user accesses the data of every entity, or of the own entity only.
-                     * @enum {string}
-                     */
-                    Scope: "Self" | "All";
-                    /**
-                     * @description The `Id` of the entity that the user belongs to; null if it is none.
-                     * @default null
-                     */
-                    EntityId?: number | null;
-                    /** @description The e-mail address, with which the user logs in. No two users of a tenant have the same. Null: as in a new record without it. */
-                    Email?: string | null;
-                };
+                "application/json": components["schemas"]["PutUsersByIdBody"];
             };
         };
         responses: {
@@ -7946,7 +11763,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -7973,7 +11793,10 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -8037,7 +11860,10 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -8103,7 +11929,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -8127,7 +11956,10 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -8181,27 +12013,30 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    Name?: string | string[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
-                "filter[Name]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `Name`, or with any of several. */
+                "filter[Name]"?: string[];
+                /** @description Only records whose `Name` is this value or a greater one. */
+                "filter[Name][gte]"?: string;
+                /** @description Only records whose `Name` is this value or a smaller one. */
+                "filter[Name][lte]"?: string;
+                /** @description Only records whose `Name` is greater than this value. */
+                "filter[Name][gt]"?: string;
+                /** @description Only records whose `Name` is smaller than this value. */
+                "filter[Name][lt]"?: string;
+                /** @description Only records whose `Name` begins with this text, in any letter case. */
+                "filter[Name][prefix]"?: string;
+                /** @description Only records whose `Name` has this text somewhere, in any letter case. */
+                "filter[Name][contains]"?: string;
             };
             header?: {
                 /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
@@ -8243,21 +12078,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the role, which the service chooses. */
-                        Id: number;
-                        /** @description The name of the role. No two roles of a tenant have the same. */
-                        Name: string;
-                        /** @description What the users with this role may do. */
-                        Permissions: string[];
-                        /**
-                         * @description Only if true: people with this role need a second factor. Set by `PUT /api/v1/Roles/{id}/second-factor`; a PUT of the role leaves it alone.
-                         * @constant
-                         */
-                        RequiresSecondFactor?: true;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                    }[];
+                    "application/json": components["schemas"]["RoleListItem"][];
                 };
             };
             304: components["responses"]["NotModified"];
@@ -8292,12 +12113,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": {
-                    /** @description The name of the role. No two roles of a tenant have the same. */
-                    Name: string;
-                    /** @description What the users with this role may do. */
-                    Permissions: ("orders.read" | "orders.write" | "orders.approve" | "products.read" | "products.write" | "pricing.read" | "pricing.write" | "pricing.override" | "users.read" | "users.write" | "users.manage" | "inventory.read" | "inventory.write" | "documents.read" | "documents.download" | "reports.read" | "reports.export" | "settings.read" | "settings.write" | "full.read" | "full.manage")[];
-                };
+                "application/json": components["schemas"]["PostRolesBody"];
             };
         };
         responses: {
@@ -8351,7 +12167,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -8405,7 +12224,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -8421,12 +12243,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": {
-                    /** @description The name of the role. No two roles of a tenant have the same. */
-                    Name: string;
-                    /** @description What the users with this role may do. */
-                    Permissions: ("orders.read" | "orders.write" | "orders.approve" | "products.read" | "products.write" | "pricing.read" | "pricing.write" | "pricing.override" | "users.read" | "users.write" | "users.manage" | "inventory.read" | "inventory.write" | "documents.read" | "documents.download" | "reports.read" | "reports.export" | "settings.read" | "settings.write" | "full.read" | "full.manage")[];
-                };
+                "application/json": components["schemas"]["PutRolesByIdBody"];
             };
         };
         responses: {
@@ -8480,7 +12297,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -8504,7 +12324,10 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -8547,7 +12370,10 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -8559,10 +12385,7 @@ export interface operations {
                  *       "Required": true
                  *     }
                  */
-                "application/json": {
-                    /** @description Whether people with this role need a second factor to log in. */
-                    Required: boolean;
-                };
+                "application/json": components["schemas"]["PutRolesByIdSecondFactorBody"];
             };
         };
         responses: {
@@ -8617,92 +12440,108 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    Guid?: string | string[];
-                    Name?: string | string[];
-                    Role?: string | string[];
-                    Scope?: ("Self" | "All") | ("Self" | "All")[];
-                    EntityId?: number | number[];
-                    IsDisabled?: boolean | boolean[];
-                    Keys?: number | number[];
-                    LastUsedAt?: (string) | (string)[];
-                    CreatedAt?: (string) | (string)[];
-                    RoleId?: number | number[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
-                "filter[Name]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `Role` compares so: `filter[Role][gte]=…`, `filter[Role][lte]=…`, `filter[Role][gt]=…`, `filter[Role][lt]=…`, `filter[Role][prefix]=…`, `filter[Role][contains]=…`. */
-                "filter[Role]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`, `filter[EntityId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[EntityId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `Keys` compares so: `filter[Keys][gte]=…`, `filter[Keys][lte]=…`, `filter[Keys][gt]=…`, `filter[Keys][lt]=…`. */
-                "filter[Keys]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `LastUsedAt` compares so: `filter[LastUsedAt][gte]=…`, `filter[LastUsedAt][lte]=…`, `filter[LastUsedAt][gt]=…`, `filter[LastUsedAt][lt]=…`, `filter[LastUsedAt][null]=…`, `filter[LastUsedAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[LastUsedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
-                /** @description Return only records whose `RoleId` compares so: `filter[RoleId][gte]=…`, `filter[RoleId][lte]=…`, `filter[RoleId][gt]=…`, `filter[RoleId][lt]=…`. */
-                "filter[RoleId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `Guid`, or with any of several. */
+                "filter[Guid]"?: string[];
+                /** @description Only records with this `Name`, or with any of several. */
+                "filter[Name]"?: string[];
+                /** @description Only records whose `Name` is this value or a greater one. */
+                "filter[Name][gte]"?: string;
+                /** @description Only records whose `Name` is this value or a smaller one. */
+                "filter[Name][lte]"?: string;
+                /** @description Only records whose `Name` is greater than this value. */
+                "filter[Name][gt]"?: string;
+                /** @description Only records whose `Name` is smaller than this value. */
+                "filter[Name][lt]"?: string;
+                /** @description Only records whose `Name` begins with this text, in any letter case. */
+                "filter[Name][prefix]"?: string;
+                /** @description Only records whose `Name` has this text somewhere, in any letter case. */
+                "filter[Name][contains]"?: string;
+                /** @description Only records with this `Role`, or with any of several. */
+                "filter[Role]"?: string[];
+                /** @description Only records whose `Role` is this value or a greater one. */
+                "filter[Role][gte]"?: string;
+                /** @description Only records whose `Role` is this value or a smaller one. */
+                "filter[Role][lte]"?: string;
+                /** @description Only records whose `Role` is greater than this value. */
+                "filter[Role][gt]"?: string;
+                /** @description Only records whose `Role` is smaller than this value. */
+                "filter[Role][lt]"?: string;
+                /** @description Only records whose `Role` begins with this text, in any letter case. */
+                "filter[Role][prefix]"?: string;
+                /** @description Only records whose `Role` has this text somewhere, in any letter case. */
+                "filter[Role][contains]"?: string;
+                /** @description Only records with this `Scope`, or with any of several. */
+                "filter[Scope]"?: ("Self" | "All")[];
+                /** @description Only records with this `EntityId`, or with any of several. */
+                "filter[EntityId]"?: number[];
+                /** @description Only records whose `EntityId` is this value or a greater one. */
+                "filter[EntityId][gte]"?: number;
+                /** @description Only records whose `EntityId` is this value or a smaller one. */
+                "filter[EntityId][lte]"?: number;
+                /** @description Only records whose `EntityId` is greater than this value. */
+                "filter[EntityId][gt]"?: number;
+                /** @description Only records whose `EntityId` is smaller than this value. */
+                "filter[EntityId][lt]"?: number;
+                /** @description With `true`, only records without a value in `EntityId`; with `false`, only those with one. */
+                "filter[EntityId][null]"?: boolean;
+                /** @description With `true`, beside another filter by `EntityId`: also the records without a value in it. */
+                "filter[EntityId][orNull]"?: boolean;
+                /** @description Only records with this `IsDisabled`, or with any of several. */
+                "filter[IsDisabled]"?: boolean[];
+                /** @description Only records with this `Keys`, or with any of several. */
+                "filter[Keys]"?: number[];
+                /** @description Only records whose `Keys` is this value or a greater one. */
+                "filter[Keys][gte]"?: number;
+                /** @description Only records whose `Keys` is this value or a smaller one. */
+                "filter[Keys][lte]"?: number;
+                /** @description Only records whose `Keys` is greater than this value. */
+                "filter[Keys][gt]"?: number;
+                /** @description Only records whose `Keys` is smaller than this value. */
+                "filter[Keys][lt]"?: number;
+                /** @description Only records with this `LastUsedAt`, or with any of several. */
+                "filter[LastUsedAt]"?: (string)[];
+                /** @description Only records whose `LastUsedAt` is this value or a greater one. */
+                "filter[LastUsedAt][gte]"?: string;
+                /** @description Only records whose `LastUsedAt` is this value or a smaller one. */
+                "filter[LastUsedAt][lte]"?: string;
+                /** @description Only records whose `LastUsedAt` is greater than this value. */
+                "filter[LastUsedAt][gt]"?: string;
+                /** @description Only records whose `LastUsedAt` is smaller than this value. */
+                "filter[LastUsedAt][lt]"?: string;
+                /** @description With `true`, only records without a value in `LastUsedAt`; with `false`, only those with one. */
+                "filter[LastUsedAt][null]"?: boolean;
+                /** @description With `true`, beside another filter by `LastUsedAt`: also the records without a value in it. */
+                "filter[LastUsedAt][orNull]"?: boolean;
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
+                /** @description Only records with this `RoleId`, or with any of several. */
+                "filter[RoleId]"?: number[];
+                /** @description Only records whose `RoleId` is this value or a greater one. */
+                "filter[RoleId][gte]"?: number;
+                /** @description Only records whose `RoleId` is this value or a smaller one. */
+                "filter[RoleId][lte]"?: number;
+                /** @description Only records whose `RoleId` is greater than this value. */
+                "filter[RoleId][gt]"?: number;
+                /** @description Only records whose `RoleId` is smaller than this value. */
+                "filter[RoleId][lt]"?: number;
             };
             header?: {
                 /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
@@ -8752,43 +12591,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the program, which the service chooses. No user has the same. */
-                        Id: number;
-                        /**
-                         * Format: uuid
-                         * @description The guid of the program, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.
-                         */
-                        Guid: string;
-                        /** @description The name of the program, by which people recognise it. */
-                        Name: string;
-                        /** @description The name of the role, which grants the permissions. */
-                        Role: string;
-                        /**
-                         * @description Whether the program accesses the data of every entity, or of its own entity only.
-                         * @enum {string}
-                         */
-                        Scope: "Self" | "All";
-                        /** @description The `Id` of the entity that the program belongs to; null if it is none. */
-                        EntityId: number | null;
-                        /** @description The addresses, and networks in CIDR notation, from which its keys are accepted; empty: from everywhere. An address is returned as a network of one. */
-                        Networks: string[];
-                        /** @description Whether its keys are refused. */
-                        IsDisabled: boolean;
-                        /** @description The number of its keys that have neither ended nor been revoked. */
-                        Keys: number;
-                        /** @description The hour in which one of its keys was last used; null if none was. */
-                        LastUsedAt: string | null;
-                        /**
-                         * Format: date-time
-                         * @description When the program was made.
-                         */
-                        CreatedAt: string;
-                        /** @description The `Id` of the role. */
-                        RoleId: number;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                    }[];
+                    "application/json": components["schemas"]["ProgramListItem"][];
                 };
             };
             304: components["responses"]["NotModified"];
@@ -8824,27 +12627,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": {
-                    /** @description The name of the program, by which people recognise it. */
-                    Name: string;
-                    /** @description The name of the role, which grants the permissions. */
-                    Role: string;
-                    /**
-                     * @description Whether the program accesses the data of every entity, or of its own entity only.
-                     * @enum {string}
-                     */
-                    Scope: "Self" | "All";
-                    /**
-                     * @description The `Id` of the entity that the program belongs to; null if it is none.
-                     * @default null
-                     */
-                    EntityId?: number | null;
-                    /**
-                     * @description The addresses, and networks in CIDR notation, from which its keys are accepted; empty: from everywhere. An address is returned as a network of one. Null: as in a new record without it.
-                     * @default []
-                     */
-                    Networks?: string[] | null;
-                };
+                "application/json": components["schemas"]["PostProgramsBody"];
             };
         };
         responses: {
@@ -8906,7 +12689,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -8968,7 +12754,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -8985,24 +12774,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": {
-                    /** @description The name of the program, by which people recognise it. */
-                    Name: string;
-                    /** @description The name of the role, which grants the permissions. */
-                    Role: string;
-                    /**
-                     * @description Whether the program accesses the data of every entity, or of its own entity only.
-                     * @enum {string}
-                     */
-                    Scope: "Self" | "All";
-                    /**
-                     * @description The `Id` of the entity that the program belongs to; null if it is none.
-                     * @default null
-                     */
-                    EntityId?: number | null;
-                    /** @description The addresses, and networks in CIDR notation, from which its keys are accepted; empty: from everywhere. An address is returned as a network of one. */
-                    Networks: string[];
-                };
+                "application/json": components["schemas"]["PutProgramsByIdBody"];
             };
         };
         responses: {
@@ -9062,7 +12834,10 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -9124,7 +12899,10 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -9283,56 +13061,7 @@ export interface operations {
                  *       "Issuer": "https://login.example.com/realms/staff"
                  *     }
                  */
-                "application/json": {
-                    /** @description The name of the provider, which a page of login shows. */
-                    Name: string;
-                    /** @description `iss` of its tokens, to the letter: an https URL, under which it publishes its metadata (`/.well-known/openid-configuration`). It cannot be changed. */
-                    Issuer: string;
-                    /** @description The client ids of your front ends at the provider. **Use one for each tenant**: whoever serves the front end of a client id can exchange the tokens of its people at every tenant that names it. */
-                    ClientIds: string[];
-                    /**
-                     * @description Whether people can log in by it. To disable it ends all sessions that were opened by it. Null: as in a new record without it.
-                     * @default true
-                     */
-                    IsEnabled?: boolean | null;
-                    /**
-                     * @description When a sign-in counts as a second factor: `never`, `always`, or values of `amr`, separated by spaces, of which the ID token must have one, such as `mfa hwk`. Otherwise people with a second factor here are asked for it. Null: as in a new record without it.
-                     * @default never
-                     */
-                    SecondFactor?: string | null;
-                    /**
-                     * @description The hours after the login in which a session ends, also one that is in use. Null: as in a new record without it.
-                     * @default 12
-                     */
-                    SessionHours?: number | null;
-                    /**
-                     * @description The rule by which a person whom the provider knows, and this tenant does not, gets an account at the first login; null: nobody does.
-                     * @default null
-                     */
-                    CreatesUsers?: {
-                        /** @description The name of the role of these accounts. */
-                        Role: string;
-                        /**
-                         * @description Whether they access the data of every entity, or of the one below only.
-                         * @enum {string}
-                         */
-                        Scope: "Self" | "All";
-                        /**
-                         * @description The `Id` of the entity that they belong to; null if it is none.
-                         * @default null
-                         */
-                        EntityId?: number | null;
-                        /** @description The domains of addresses for which accounts are made: `email` of the ID token has one, and `email_verified` is true. */
-                        Domains: string[];
-                        /**
-                         * @description Claims that the ID token must have, with their values. At least one for a provider at which anybody can have an account, such as `hd` for Google.
-                         * @default {}
-                         */
-                        Claims?: {
-                            [key: string]: unknown;
-                        };
-                    } | null;
-                };
+                "application/json": components["schemas"]["PostIdentityProvidersBody"];
             };
         };
         responses: {
@@ -9405,7 +13134,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -9478,7 +13210,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -9507,42 +13242,7 @@ export interface operations {
                  *       }
                  *     }
                  */
-                "application/json": {
-                    /** @description The name of the provider, which a page of login shows. */
-                    Name: string;
-                    /** @description The client ids of your front ends at the provider. **Use one for each tenant**: whoever serves the front end of a client id can exchange the tokens of its people at every tenant that names it. */
-                    ClientIds: string[];
-                    /** @description Whether people can log in by it. To disable it ends all sessions that were opened by it. */
-                    IsEnabled: boolean;
-                    /** @description When a sign-in counts as a second factor: `never`, `always`, or values of `amr`, separated by spaces, of which the ID token must have one, such as `mfa hwk`. Otherwise people with a second factor here are asked for it. */
-                    SecondFactor: string;
-                    /** @description The hours after the login in which a session ends, also one that is in use. */
-                    SessionHours: number;
-                    /** @description The rule by which a person whom the provider knows, and this tenant does not, gets an account at the first login; null: nobody does. */
-                    CreatesUsers: {
-                        /** @description The name of the role of these accounts. */
-                        Role: string;
-                        /**
-                         * @description Whether they access the data of every entity, or of the one below only.
-                         * @enum {string}
-                         */
-                        Scope: "Self" | "All";
-                        /**
-                         * @description The `Id` of the entity that they belong to; null if it is none.
-                         * @default null
-                         */
-                        EntityId?: number | null;
-                        /** @description The domains of addresses for which accounts are made: `email` of the ID token has one, and `email_verified` is true. */
-                        Domains: string[];
-                        /**
-                         * @description Claims that the ID token must have, with their values. At least one for a provider at which anybody can have an account, such as `hd` for Google.
-                         * @default {}
-                         */
-                        Claims?: {
-                            [key: string]: unknown;
-                        };
-                    } | null;
-                };
+                "application/json": components["schemas"]["PutIdentityProvidersByIdBody"];
             };
         };
         responses: {
@@ -9615,7 +13315,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -9639,7 +13342,10 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -9693,7 +13399,10 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -9705,10 +13414,7 @@ export interface operations {
                  *       "ExpiresAt": null
                  *     }
                  */
-                "application/json": {
-                    /** @description When the key ends: 365 days after it was made, or earlier or later as the request says, at most 731 days. */
-                    ExpiresAt?: string | null;
-                };
+                "application/json": components["schemas"]["PostProgramsByIdKeysBody"];
             };
         };
         responses: {
@@ -9740,35 +13446,7 @@ export interface operations {
                      *       "Key": "GB"
                      *     }
                      */
-                    "application/json": {
-                        /**
-                         * Format: uuid
-                         * @description The id of the key, as `tokenId` of `/api/v1/auth/me` names it.
-                         */
-                        Id: string;
-                        /** @description The `Id` of the program. */
-                        ProgramId: number;
-                        /** @description The first characters of the key, by which people recognise it. */
-                        Prefix: string;
-                        /** @description The number of the user who made it; null if the operator did. */
-                        MadeBy: number | null;
-                        /**
-                         * Format: date-time
-                         * @description When it was made.
-                         */
-                        CreatedAt: string;
-                        /**
-                         * Format: date-time
-                         * @description When the key ends: 365 days after it was made, or earlier or later as the request says, at most 731 days.
-                         */
-                        ExpiresAt: string;
-                        /** @description The hour in which it was last used; null if it was not. */
-                        LastUsedAt: string | null;
-                        /** @description When it was revoked; null if it was not. */
-                        RevokedAt: string | null;
-                        /** @description The key. Send it as `Authorization: Bearer …`. No other response has it. */
-                        Key: string;
-                    };
+                    "application/json": components["schemas"]["PostProgramsByIdKeysResponse"];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
@@ -9794,9 +13472,15 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
-                /** @description The id of a key. */
+                /**
+                 * @description The id of a key.
+                 * @example 3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21
+                 */
                 keyId: string;
             };
             cookie?: never;
@@ -9852,9 +13536,15 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
-                /** @description The id of a key. */
+                /**
+                 * @description The id of a key.
+                 * @example 3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21
+                 */
                 keyId: string;
             };
             cookie?: never;
@@ -9887,10 +13577,7 @@ export interface operations {
                  *       "MadeBy": 7
                  *     }
                  */
-                "application/json": {
-                    /** @description The number of the user who has made the keys. */
-                    MadeBy: number;
-                };
+                "application/json": components["schemas"]["PostProgramsKeysRevokeBody"];
             };
         };
         responses: {
@@ -9943,47 +13630,50 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    Title?: string | string[];
-                    Weighting?: number | number[];
-                    CreatedAt?: (string) | (string)[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `Title` compares so: `filter[Title][gte]=…`, `filter[Title][lte]=…`, `filter[Title][gt]=…`, `filter[Title][lt]=…`, `filter[Title][prefix]=…`, `filter[Title][contains]=…`. */
-                "filter[Title]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `Weighting` compares so: `filter[Weighting][gte]=…`, `filter[Weighting][lte]=…`, `filter[Weighting][gt]=…`, `filter[Weighting][lt]=…`. */
-                "filter[Weighting]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `Title`, or with any of several. */
+                "filter[Title]"?: string[];
+                /** @description Only records whose `Title` is this value or a greater one. */
+                "filter[Title][gte]"?: string;
+                /** @description Only records whose `Title` is this value or a smaller one. */
+                "filter[Title][lte]"?: string;
+                /** @description Only records whose `Title` is greater than this value. */
+                "filter[Title][gt]"?: string;
+                /** @description Only records whose `Title` is smaller than this value. */
+                "filter[Title][lt]"?: string;
+                /** @description Only records whose `Title` begins with this text, in any letter case. */
+                "filter[Title][prefix]"?: string;
+                /** @description Only records whose `Title` has this text somewhere, in any letter case. */
+                "filter[Title][contains]"?: string;
+                /** @description Only records with this `Weighting`, or with any of several. */
+                "filter[Weighting]"?: number[];
+                /** @description Only records whose `Weighting` is this value or a greater one. */
+                "filter[Weighting][gte]"?: number;
+                /** @description Only records whose `Weighting` is this value or a smaller one. */
+                "filter[Weighting][lte]"?: number;
+                /** @description Only records whose `Weighting` is greater than this value. */
+                "filter[Weighting][gt]"?: number;
+                /** @description Only records whose `Weighting` is smaller than this value. */
+                "filter[Weighting][lt]"?: number;
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
             };
             header?: {
                 /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
@@ -10023,21 +13713,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the record, which the service chooses. */
-                        Id: number;
-                        /** @description The name of the status, such as `Prospect`. */
-                        Title: string;
-                        /** @description The place of the status in the list: lower numbers come first. */
-                        Weighting: number;
-                        /**
-                         * Format: date-time
-                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
-                         */
-                        CreatedAt: string;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                    }[];
+                    "application/json": components["schemas"]["EntityStatusListItem"][];
                 };
             };
             304: components["responses"]["NotModified"];
@@ -10069,15 +13745,7 @@ export interface operations {
                  *       "Weighting": 3
                  *     }
                  */
-                "application/json": {
-                    /** @description The name of the status, such as `Prospect`. */
-                    Title: string;
-                    /**
-                     * @description The place of the status in the list: lower numbers come first. Null: as in a new record without it.
-                     * @default 0
-                     */
-                    Weighting?: number | null;
-                };
+                "application/json": components["schemas"]["EntityStatusBody"];
             };
         };
         responses: {
@@ -10129,7 +13797,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -10181,7 +13852,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -10194,12 +13868,7 @@ export interface operations {
                  *       "Weighting": 3
                  *     }
                  */
-                "application/json": {
-                    /** @description The name of the status, such as `Prospect`. */
-                    Title?: string;
-                    /** @description The place of the status in the list: lower numbers come first. Null: as in a new record without it. */
-                    Weighting?: number | null;
-                };
+                "application/json": components["schemas"]["EntityStatusPart"];
             };
         };
         responses: {
@@ -10251,7 +13920,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -10280,7 +13952,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -10292,23 +13967,13 @@ export interface operations {
                  *       "Weighting": 3
                  *     }
                  */
-                "application/merge-patch+json": {
-                    /** @description The name of the status, such as `Prospect`. */
-                    Title?: string;
-                    /** @description The place of the status in the list: lower numbers come first. Null: as in a new record without it. */
-                    Weighting?: number | null;
-                };
+                "application/merge-patch+json": components["schemas"]["EntityStatusPart"];
                 /**
                  * @example {
                  *       "Weighting": 3
                  *     }
                  */
-                "application/json": {
-                    /** @description The name of the status, such as `Prospect`. */
-                    Title?: string;
-                    /** @description The place of the status in the list: lower numbers come first. Null: as in a new record without it. */
-                    Weighting?: number | null;
-                };
+                "application/json": components["schemas"]["EntityStatusPart"];
             };
         };
         responses: {
@@ -10369,56 +14034,60 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    CountryCode?: string | string[];
-                    CountryName?: string | string[];
-                    IsDeleted?: boolean | boolean[];
-                    DeletedAt?: (string) | (string)[];
-                    CreatedAt?: (string) | (string)[];
-                };
-                /** @description Return only records whose `CountryCode` compares so: `filter[CountryCode][gte]=…`, `filter[CountryCode][lte]=…`, `filter[CountryCode][gt]=…`, `filter[CountryCode][lt]=…`, `filter[CountryCode][prefix]=…`, `filter[CountryCode][contains]=…`. */
-                "filter[CountryCode]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `CountryName` compares so: `filter[CountryName][gte]=…`, `filter[CountryName][lte]=…`, `filter[CountryName][gt]=…`, `filter[CountryName][lt]=…`, `filter[CountryName][prefix]=…`, `filter[CountryName][contains]=…`. */
-                "filter[CountryName]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`, `filter[DeletedAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[DeletedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
+                /** @description Only records with this `CountryCode`, or with any of several. */
+                "filter[CountryCode]"?: string[];
+                /** @description Only records whose `CountryCode` is this value or a greater one. */
+                "filter[CountryCode][gte]"?: string;
+                /** @description Only records whose `CountryCode` is this value or a smaller one. */
+                "filter[CountryCode][lte]"?: string;
+                /** @description Only records whose `CountryCode` is greater than this value. */
+                "filter[CountryCode][gt]"?: string;
+                /** @description Only records whose `CountryCode` is smaller than this value. */
+                "filter[CountryCode][lt]"?: string;
+                /** @description Only records whose `CountryCode` begins with this text, in any letter case. */
+                "filter[CountryCode][prefix]"?: string;
+                /** @description Only records whose `CountryCode` has this text somewhere, in any letter case. */
+                "filter[CountryCode][contains]"?: string;
+                /** @description Only records with this `CountryName`, or with any of several. */
+                "filter[CountryName]"?: string[];
+                /** @description Only records whose `CountryName` is this value or a greater one. */
+                "filter[CountryName][gte]"?: string;
+                /** @description Only records whose `CountryName` is this value or a smaller one. */
+                "filter[CountryName][lte]"?: string;
+                /** @description Only records whose `CountryName` is greater than this value. */
+                "filter[CountryName][gt]"?: string;
+                /** @description Only records whose `CountryName` is smaller than this value. */
+                "filter[CountryName][lt]"?: string;
+                /** @description Only records whose `CountryName` begins with this text, in any letter case. */
+                "filter[CountryName][prefix]"?: string;
+                /** @description Only records whose `CountryName` has this text somewhere, in any letter case. */
+                "filter[CountryName][contains]"?: string;
+                /** @description Only records with this `IsDeleted`, or with any of several. */
+                "filter[IsDeleted]"?: boolean[];
+                /** @description Only records with this `DeletedAt`, or with any of several. */
+                "filter[DeletedAt]"?: (string)[];
+                /** @description Only records whose `DeletedAt` is this value or a greater one. */
+                "filter[DeletedAt][gte]"?: string;
+                /** @description Only records whose `DeletedAt` is this value or a smaller one. */
+                "filter[DeletedAt][lte]"?: string;
+                /** @description Only records whose `DeletedAt` is greater than this value. */
+                "filter[DeletedAt][gt]"?: string;
+                /** @description Only records whose `DeletedAt` is smaller than this value. */
+                "filter[DeletedAt][lt]"?: string;
+                /** @description With `true`, only records without a value in `DeletedAt`; with `false`, only those with one. */
+                "filter[DeletedAt][null]"?: boolean;
+                /** @description With `true`, beside another filter by `DeletedAt`: also the records without a value in it. */
+                "filter[DeletedAt][orNull]"?: boolean;
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
             };
             header?: {
                 /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
@@ -10459,23 +14128,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same. */
-                        CountryCode: string;
-                        /** @description The name of the country. */
-                        CountryName: string;
-                        /** @description Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true. */
-                        IsDeleted: boolean;
-                        /** @description When the record was marked as deleted; null if it is not. */
-                        DeletedAt: string | null;
-                        /**
-                         * Format: date-time
-                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
-                         */
-                        CreatedAt: string;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                    }[];
+                    "application/json": components["schemas"]["CountryListItem"][];
                 };
             };
             304: components["responses"]["NotModified"];
@@ -10509,12 +14162,7 @@ export interface operations {
                  *       "CountryName": "United Kingdom"
                  *     }
                  */
-                "application/json": {
-                    /** @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same. */
-                    CountryCode: string;
-                    /** @description The name of the country. */
-                    CountryName: string;
-                };
+                "application/json": components["schemas"]["CountryBody"];
             };
         };
         responses: {
@@ -10574,12 +14222,7 @@ export interface operations {
                  *       "CountryName": "Northern Ireland"
                  *     }
                  */
-                "application/json": {
-                    /** @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same. */
-                    CountryCode: string;
-                    /** @description The name of the country. */
-                    CountryName: string;
-                };
+                "application/json": components["schemas"]["CountryBody"];
             };
         };
         responses: {
@@ -10635,7 +14278,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The code of the record, in any letter case. */
+                /**
+                 * @description The code of the record, in any letter case.
+                 * @example XI
+                 */
                 code: string;
             };
             cookie?: never;
@@ -10688,7 +14334,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The code of the record, in any letter case. */
+                /**
+                 * @description The code of the record, in any letter case.
+                 * @example XI
+                 */
                 code: string;
             };
             cookie?: never;
@@ -10714,7 +14363,10 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The code of the record, in any letter case. */
+                /**
+                 * @description The code of the record, in any letter case.
+                 * @example XI
+                 */
                 code: string;
             };
             cookie?: never;
@@ -10775,47 +14427,50 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    Name?: string | string[];
-                    Weighting?: number | number[];
-                    CreatedAt?: (string) | (string)[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
-                "filter[Name]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `Weighting` compares so: `filter[Weighting][gte]=…`, `filter[Weighting][lte]=…`, `filter[Weighting][gt]=…`, `filter[Weighting][lt]=…`. */
-                "filter[Weighting]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `Name`, or with any of several. */
+                "filter[Name]"?: string[];
+                /** @description Only records whose `Name` is this value or a greater one. */
+                "filter[Name][gte]"?: string;
+                /** @description Only records whose `Name` is this value or a smaller one. */
+                "filter[Name][lte]"?: string;
+                /** @description Only records whose `Name` is greater than this value. */
+                "filter[Name][gt]"?: string;
+                /** @description Only records whose `Name` is smaller than this value. */
+                "filter[Name][lt]"?: string;
+                /** @description Only records whose `Name` begins with this text, in any letter case. */
+                "filter[Name][prefix]"?: string;
+                /** @description Only records whose `Name` has this text somewhere, in any letter case. */
+                "filter[Name][contains]"?: string;
+                /** @description Only records with this `Weighting`, or with any of several. */
+                "filter[Weighting]"?: number[];
+                /** @description Only records whose `Weighting` is this value or a greater one. */
+                "filter[Weighting][gte]"?: number;
+                /** @description Only records whose `Weighting` is this value or a smaller one. */
+                "filter[Weighting][lte]"?: number;
+                /** @description Only records whose `Weighting` is greater than this value. */
+                "filter[Weighting][gt]"?: number;
+                /** @description Only records whose `Weighting` is smaller than this value. */
+                "filter[Weighting][lt]"?: number;
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
             };
             header?: {
                 /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
@@ -10855,21 +14510,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the record, which the service chooses. */
-                        Id: number;
-                        /** @description The name of the stage, such as `Shipped`. */
-                        Name: string;
-                        /** @description The place of the stage in the list: lower numbers come first. */
-                        Weighting: number;
-                        /**
-                         * Format: date-time
-                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
-                         */
-                        CreatedAt: string;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                    }[];
+                    "application/json": components["schemas"]["OrderStatusListItem"][];
                 };
             };
             304: components["responses"]["NotModified"];
@@ -10901,15 +14542,7 @@ export interface operations {
                  *       "Weighting": 30
                  *     }
                  */
-                "application/json": {
-                    /** @description The name of the stage, such as `Shipped`. */
-                    Name: string;
-                    /**
-                     * @description The place of the stage in the list: lower numbers come first. Null: as in a new record without it.
-                     * @default 0
-                     */
-                    Weighting?: number | null;
-                };
+                "application/json": components["schemas"]["OrderStatusBody"];
             };
         };
         responses: {
@@ -10961,7 +14594,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -11013,7 +14649,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -11026,15 +14665,7 @@ export interface operations {
                  *       "Weighting": 30
                  *     }
                  */
-                "application/json": {
-                    /** @description The name of the stage, such as `Shipped`. */
-                    Name: string;
-                    /**
-                     * @description The place of the stage in the list: lower numbers come first. Null: as in a new record without it.
-                     * @default 0
-                     */
-                    Weighting?: number | null;
-                };
+                "application/json": components["schemas"]["OrderStatusBody"];
             };
         };
         responses: {
@@ -11085,7 +14716,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -11120,49 +14754,54 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    Code?: string | string[];
-                    Name?: string | string[];
-                    CreatedAt?: (string) | (string)[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `Code` compares so: `filter[Code][gte]=…`, `filter[Code][lte]=…`, `filter[Code][gt]=…`, `filter[Code][lt]=…`, `filter[Code][prefix]=…`, `filter[Code][contains]=…`. */
-                "filter[Code]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
-                "filter[Name]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `Code`, or with any of several. */
+                "filter[Code]"?: string[];
+                /** @description Only records whose `Code` is this value or a greater one. */
+                "filter[Code][gte]"?: string;
+                /** @description Only records whose `Code` is this value or a smaller one. */
+                "filter[Code][lte]"?: string;
+                /** @description Only records whose `Code` is greater than this value. */
+                "filter[Code][gt]"?: string;
+                /** @description Only records whose `Code` is smaller than this value. */
+                "filter[Code][lt]"?: string;
+                /** @description Only records whose `Code` begins with this text, in any letter case. */
+                "filter[Code][prefix]"?: string;
+                /** @description Only records whose `Code` has this text somewhere, in any letter case. */
+                "filter[Code][contains]"?: string;
+                /** @description Only records with this `Name`, or with any of several. */
+                "filter[Name]"?: string[];
+                /** @description Only records whose `Name` is this value or a greater one. */
+                "filter[Name][gte]"?: string;
+                /** @description Only records whose `Name` is this value or a smaller one. */
+                "filter[Name][lte]"?: string;
+                /** @description Only records whose `Name` is greater than this value. */
+                "filter[Name][gt]"?: string;
+                /** @description Only records whose `Name` is smaller than this value. */
+                "filter[Name][lt]"?: string;
+                /** @description Only records whose `Name` begins with this text, in any letter case. */
+                "filter[Name][prefix]"?: string;
+                /** @description Only records whose `Name` has this text somewhere, in any letter case. */
+                "filter[Name][contains]"?: string;
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
             };
             header?: {
                 /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
@@ -11202,21 +14841,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the record, which the service chooses. */
-                        Id: number;
-                        /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
-                        Code: string;
-                        /** @description The name of the unit, such as `Kilogram`. */
-                        Name: string;
-                        /**
-                         * Format: date-time
-                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
-                         */
-                        CreatedAt: string;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                    }[];
+                    "application/json": components["schemas"]["UnitOfMeasureListItem"][];
                 };
             };
             304: components["responses"]["NotModified"];
@@ -11248,12 +14873,7 @@ export interface operations {
                  *       "Name": "Kilogram"
                  *     }
                  */
-                "application/json": {
-                    /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
-                    Code: string;
-                    /** @description The name of the unit, such as `Kilogram`. */
-                    Name: string;
-                };
+                "application/json": components["schemas"]["UnitOfMeasureBody"];
             };
         };
         responses: {
@@ -11305,7 +14925,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -11357,7 +14980,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -11370,12 +14996,7 @@ export interface operations {
                  *       "Name": "Twenty foot container"
                  *     }
                  */
-                "application/json": {
-                    /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
-                    Code: string;
-                    /** @description The name of the unit, such as `Kilogram`. */
-                    Name: string;
-                };
+                "application/json": components["schemas"]["UnitOfMeasureBody"];
             };
         };
         responses: {
@@ -11426,7 +15047,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -11452,7 +15076,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The code of the record, in any letter case. */
+                /**
+                 * @description The code of the record, in any letter case.
+                 * @example KG
+                 */
                 code: string;
             };
             cookie?: never;
@@ -11511,48 +15138,52 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    SystemOptionTypeId?: number | number[];
-                    Value?: string | string[];
-                    IsActive?: boolean | boolean[];
-                    CreatedAt?: (string) | (string)[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `SystemOptionTypeId` compares so: `filter[SystemOptionTypeId][gte]=…`, `filter[SystemOptionTypeId][lte]=…`, `filter[SystemOptionTypeId][gt]=…`, `filter[SystemOptionTypeId][lt]=…`. */
-                "filter[SystemOptionTypeId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `Value` compares so: `filter[Value][gte]=…`, `filter[Value][lte]=…`, `filter[Value][gt]=…`, `filter[Value][lt]=…`, `filter[Value][prefix]=…`, `filter[Value][contains]=…`. */
-                "filter[Value]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `SystemOptionTypeId`, or with any of several. */
+                "filter[SystemOptionTypeId]"?: number[];
+                /** @description Only records whose `SystemOptionTypeId` is this value or a greater one. */
+                "filter[SystemOptionTypeId][gte]"?: number;
+                /** @description Only records whose `SystemOptionTypeId` is this value or a smaller one. */
+                "filter[SystemOptionTypeId][lte]"?: number;
+                /** @description Only records whose `SystemOptionTypeId` is greater than this value. */
+                "filter[SystemOptionTypeId][gt]"?: number;
+                /** @description Only records whose `SystemOptionTypeId` is smaller than this value. */
+                "filter[SystemOptionTypeId][lt]"?: number;
+                /** @description Only records with this `Value`, or with any of several. */
+                "filter[Value]"?: string[];
+                /** @description Only records whose `Value` is this value or a greater one. */
+                "filter[Value][gte]"?: string;
+                /** @description Only records whose `Value` is this value or a smaller one. */
+                "filter[Value][lte]"?: string;
+                /** @description Only records whose `Value` is greater than this value. */
+                "filter[Value][gt]"?: string;
+                /** @description Only records whose `Value` is smaller than this value. */
+                "filter[Value][lt]"?: string;
+                /** @description Only records whose `Value` begins with this text, in any letter case. */
+                "filter[Value][prefix]"?: string;
+                /** @description Only records whose `Value` has this text somewhere, in any letter case. */
+                "filter[Value][contains]"?: string;
+                /** @description Only records with this `IsActive`, or with any of several. */
+                "filter[IsActive]"?: boolean[];
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
             };
             header?: {
                 /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
@@ -11593,23 +15224,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the record, which the service chooses. */
-                        Id: number;
-                        /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
-                        SystemOptionTypeId: number;
-                        /** @description The value of the setting, as text. */
-                        Value: string;
-                        /** @description Whether the setting is in use. The service stores it; your programs decide by it. */
-                        IsActive: boolean;
-                        /**
-                         * Format: date-time
-                         * @description When the setting was created. A client may send an earlier time.
-                         */
-                        CreatedAt: string;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                    }[];
+                    "application/json": components["schemas"]["SystemOptionListItem"][];
                 };
             };
             304: components["responses"]["NotModified"];
@@ -11642,19 +15257,7 @@ export interface operations {
                  *       "IsActive": true
                  *     }
                  */
-                "application/json": {
-                    /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
-                    SystemOptionTypeId: number;
-                    /** @description The value of the setting, as text. */
-                    Value: string;
-                    /**
-                     * @description Whether the setting is in use. The service stores it; your programs decide by it. Null: as in a new record without it.
-                     * @default true
-                     */
-                    IsActive?: boolean | null;
-                    /** @description When the setting was created. A client may send an earlier time. Null: as in a new record without it. */
-                    CreatedAt?: string | null;
-                };
+                "application/json": components["schemas"]["SystemOptionBody"];
             };
         };
         responses: {
@@ -11707,7 +15310,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -11760,7 +15366,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -11774,19 +15383,7 @@ export interface operations {
                  *       "IsActive": true
                  *     }
                  */
-                "application/json": {
-                    /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
-                    SystemOptionTypeId: number;
-                    /** @description The value of the setting, as text. */
-                    Value: string;
-                    /**
-                     * @description Whether the setting is in use. The service stores it; your programs decide by it. Null: as in a new record without it.
-                     * @default true
-                     */
-                    IsActive?: boolean | null;
-                    /** @description When the setting was created. A client may send an earlier time. Null: as in a new record without it. */
-                    CreatedAt?: string | null;
-                };
+                "application/json": components["schemas"]["SystemOptionBody"];
             };
         };
         responses: {
@@ -11838,7 +15435,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -11864,9 +15464,15 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
-                /** @description The id of an entity. */
+                /**
+                 * @description The id of an entity.
+                 * @example 1
+                 */
                 entityId: number;
             };
             cookie?: never;
@@ -11916,9 +15522,15 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
-                /** @description The id of an entity. */
+                /**
+                 * @description The id of an entity.
+                 * @example 1
+                 */
                 entityId: number;
             };
             cookie?: never;
@@ -11980,110 +15592,130 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    PromoCode?: string | string[];
-                    Name?: string | string[];
-                    Description?: string | string[];
-                    DiscountType?: ("Percentage" | "Amount") | ("Percentage" | "Amount")[];
-                    DiscountValue?: number | number[];
-                    CurrencyId?: number | number[];
-                    StartsAt?: (string) | (string)[];
-                    EndsAt?: (string) | (string)[];
-                    EntityIds?: number | number[];
-                    IsActive?: boolean | boolean[];
-                    CreatedAt?: (string) | (string)[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `PromoCode` compares so: `filter[PromoCode][gte]=…`, `filter[PromoCode][lte]=…`, `filter[PromoCode][gt]=…`, `filter[PromoCode][lt]=…`, `filter[PromoCode][prefix]=…`, `filter[PromoCode][contains]=…`. */
-                "filter[PromoCode]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
-                "filter[Name]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`, `filter[Description][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[Description]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `DiscountValue` compares so: `filter[DiscountValue][gte]=…`, `filter[DiscountValue][lte]=…`, `filter[DiscountValue][gt]=…`, `filter[DiscountValue][lt]=…`. */
-                "filter[DiscountValue]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`, `filter[CurrencyId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[CurrencyId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `StartsAt` compares so: `filter[StartsAt][gte]=…`, `filter[StartsAt][lte]=…`, `filter[StartsAt][gt]=…`, `filter[StartsAt][lt]=…`, `filter[StartsAt][null]=…`, `filter[StartsAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[StartsAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `EndsAt` compares so: `filter[EndsAt][gte]=…`, `filter[EndsAt][lte]=…`, `filter[EndsAt][gt]=…`, `filter[EndsAt][lt]=…`, `filter[EndsAt][null]=…`, `filter[EndsAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[EndsAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `PromoCode`, or with any of several. */
+                "filter[PromoCode]"?: string[];
+                /** @description Only records whose `PromoCode` is this value or a greater one. */
+                "filter[PromoCode][gte]"?: string;
+                /** @description Only records whose `PromoCode` is this value or a smaller one. */
+                "filter[PromoCode][lte]"?: string;
+                /** @description Only records whose `PromoCode` is greater than this value. */
+                "filter[PromoCode][gt]"?: string;
+                /** @description Only records whose `PromoCode` is smaller than this value. */
+                "filter[PromoCode][lt]"?: string;
+                /** @description Only records whose `PromoCode` begins with this text, in any letter case. */
+                "filter[PromoCode][prefix]"?: string;
+                /** @description Only records whose `PromoCode` has this text somewhere, in any letter case. */
+                "filter[PromoCode][contains]"?: string;
+                /** @description Only records with this `Name`, or with any of several. */
+                "filter[Name]"?: string[];
+                /** @description Only records whose `Name` is this value or a greater one. */
+                "filter[Name][gte]"?: string;
+                /** @description Only records whose `Name` is this value or a smaller one. */
+                "filter[Name][lte]"?: string;
+                /** @description Only records whose `Name` is greater than this value. */
+                "filter[Name][gt]"?: string;
+                /** @description Only records whose `Name` is smaller than this value. */
+                "filter[Name][lt]"?: string;
+                /** @description Only records whose `Name` begins with this text, in any letter case. */
+                "filter[Name][prefix]"?: string;
+                /** @description Only records whose `Name` has this text somewhere, in any letter case. */
+                "filter[Name][contains]"?: string;
+                /** @description Only records with this `Description`, or with any of several. */
+                "filter[Description]"?: string[];
+                /** @description Only records whose `Description` is this value or a greater one. */
+                "filter[Description][gte]"?: string;
+                /** @description Only records whose `Description` is this value or a smaller one. */
+                "filter[Description][lte]"?: string;
+                /** @description Only records whose `Description` is greater than this value. */
+                "filter[Description][gt]"?: string;
+                /** @description Only records whose `Description` is smaller than this value. */
+                "filter[Description][lt]"?: string;
+                /** @description Only records whose `Description` begins with this text, in any letter case. */
+                "filter[Description][prefix]"?: string;
+                /** @description Only records whose `Description` has this text somewhere, in any letter case. */
+                "filter[Description][contains]"?: string;
+                /** @description With `true`, only records without a value in `Description`; with `false`, only those with one. */
+                "filter[Description][null]"?: boolean;
+                /** @description With `true`, beside another filter by `Description`: also the records without a value in it. */
+                "filter[Description][orNull]"?: boolean;
+                /** @description Only records with this `DiscountType`, or with any of several. */
+                "filter[DiscountType]"?: ("Percentage" | "Amount")[];
+                /** @description Only records with this `DiscountValue`, or with any of several. */
+                "filter[DiscountValue]"?: number[];
+                /** @description Only records whose `DiscountValue` is this value or a greater one. */
+                "filter[DiscountValue][gte]"?: number;
+                /** @description Only records whose `DiscountValue` is this value or a smaller one. */
+                "filter[DiscountValue][lte]"?: number;
+                /** @description Only records whose `DiscountValue` is greater than this value. */
+                "filter[DiscountValue][gt]"?: number;
+                /** @description Only records whose `DiscountValue` is smaller than this value. */
+                "filter[DiscountValue][lt]"?: number;
+                /** @description Only records with this `CurrencyId`, or with any of several. */
+                "filter[CurrencyId]"?: number[];
+                /** @description Only records whose `CurrencyId` is this value or a greater one. */
+                "filter[CurrencyId][gte]"?: number;
+                /** @description Only records whose `CurrencyId` is this value or a smaller one. */
+                "filter[CurrencyId][lte]"?: number;
+                /** @description Only records whose `CurrencyId` is greater than this value. */
+                "filter[CurrencyId][gt]"?: number;
+                /** @description Only records whose `CurrencyId` is smaller than this value. */
+                "filter[CurrencyId][lt]"?: number;
+                /** @description With `true`, only records without a value in `CurrencyId`; with `false`, only those with one. */
+                "filter[CurrencyId][null]"?: boolean;
+                /** @description With `true`, beside another filter by `CurrencyId`: also the records without a value in it. */
+                "filter[CurrencyId][orNull]"?: boolean;
+                /** @description Only records with this `StartsAt`, or with any of several. */
+                "filter[StartsAt]"?: (string)[];
+                /** @description Only records whose `StartsAt` is this value or a greater one. */
+                "filter[StartsAt][gte]"?: string;
+                /** @description Only records whose `StartsAt` is this value or a smaller one. */
+                "filter[StartsAt][lte]"?: string;
+                /** @description Only records whose `StartsAt` is greater than this value. */
+                "filter[StartsAt][gt]"?: string;
+                /** @description Only records whose `StartsAt` is smaller than this value. */
+                "filter[StartsAt][lt]"?: string;
+                /** @description With `true`, only records without a value in `StartsAt`; with `false`, only those with one. */
+                "filter[StartsAt][null]"?: boolean;
+                /** @description With `true`, beside another filter by `StartsAt`: also the records without a value in it. */
+                "filter[StartsAt][orNull]"?: boolean;
+                /** @description Only records with this `EndsAt`, or with any of several. */
+                "filter[EndsAt]"?: (string)[];
+                /** @description Only records whose `EndsAt` is this value or a greater one. */
+                "filter[EndsAt][gte]"?: string;
+                /** @description Only records whose `EndsAt` is this value or a smaller one. */
+                "filter[EndsAt][lte]"?: string;
+                /** @description Only records whose `EndsAt` is greater than this value. */
+                "filter[EndsAt][gt]"?: string;
+                /** @description Only records whose `EndsAt` is smaller than this value. */
+                "filter[EndsAt][lt]"?: string;
+                /** @description With `true`, only records without a value in `EndsAt`; with `false`, only those with one. */
+                "filter[EndsAt][null]"?: boolean;
+                /** @description With `true`, beside another filter by `EndsAt`: also the records without a value in it. */
+                "filter[EndsAt][orNull]"?: boolean;
+                /** @description Only records that have this value, or any of several, among their `EntityIds`. */
+                "filter[EntityIds]"?: number[];
+                /** @description Only records with this `IsActive`, or with any of several. */
+                "filter[IsActive]"?: boolean[];
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
             };
             header?: {
                 /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
@@ -12133,40 +15765,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the record, which the service chooses. */
-                        Id: number;
-                        /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
-                        PromoCode: string;
-                        /** @description The name of the promotion. */
-                        Name: string;
-                        /** @description A text about the promotion, of several lines; null if there is none. */
-                        Description: string | null;
-                        /**
-                         * @description Whether `DiscountValue` is a percentage or an amount of money.
-                         * @enum {string}
-                         */
-                        DiscountType: "Percentage" | "Amount";
-                        /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
-                        DiscountValue: number;
-                        /** @description The `Id` of the currency, which an amount needs; null if there is none. */
-                        CurrencyId: number | null;
-                        /** @description When the promotion begins; null if it has no beginning. */
-                        StartsAt: string | null;
-                        /** @description When the promotion ends; null if it has no end. */
-                        EndsAt: string | null;
-                        /** @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. */
-                        EntityIds: number[];
-                        /** @description Whether entities may use the promotion at present. */
-                        IsActive: boolean;
-                        /**
-                         * Format: date-time
-                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
-                         */
-                        CreatedAt: string;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                    }[];
+                    "application/json": components["schemas"]["PromotionListItem"][];
                 };
             };
             304: components["responses"]["NotModified"];
@@ -12200,43 +15799,7 @@ export interface operations {
                  *       "DiscountValue": 15
                  *     }
                  */
-                "application/json": {
-                    /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
-                    PromoCode: string;
-                    /** @description The name of the promotion. */
-                    Name: string;
-                    /**
-                     * @description A text about the promotion, of several lines; null if there is none.
-                     * @default null
-                     */
-                    Description?: string | null;
-                    /**
-                     * @description Whether `DiscountValue` is a percentage or an amount of money.
-                     * @enum {string}
-                     */
-                    DiscountType: "Percentage" | "Amount";
-                    /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
-                    DiscountValue: number;
-                    /**
-                     * @description The `Id` of the currency, which an amount needs; null if there is none.
-                     * @default null
-                     */
-                    CurrencyId?: number | null;
-                    /** @description When the promotion begins; null if it has no beginning. */
-                    StartsAt?: string | null;
-                    /** @description When the promotion ends; null if it has no end. */
-                    EndsAt?: string | null;
-                    /**
-                     * @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. Null: as in a new record without it.
-                     * @default []
-                     */
-                    EntityIds?: number[] | null;
-                    /**
-                     * @description Whether entities may use the promotion at present. Null: as in a new record without it.
-                     * @default true
-                     */
-                    IsActive?: boolean | null;
-                };
+                "application/json": components["schemas"]["PromotionBody"];
             };
         };
         responses: {
@@ -12298,7 +15861,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -12360,7 +15926,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -12375,43 +15944,7 @@ export interface operations {
                  *       "DiscountValue": 10
                  *     }
                  */
-                "application/json": {
-                    /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
-                    PromoCode: string;
-                    /** @description The name of the promotion. */
-                    Name: string;
-                    /**
-                     * @description A text about the promotion, of several lines; null if there is none.
-                     * @default null
-                     */
-                    Description?: string | null;
-                    /**
-                     * @description Whether `DiscountValue` is a percentage or an amount of money.
-                     * @enum {string}
-                     */
-                    DiscountType: "Percentage" | "Amount";
-                    /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
-                    DiscountValue: number;
-                    /**
-                     * @description The `Id` of the currency, which an amount needs; null if there is none.
-                     * @default null
-                     */
-                    CurrencyId?: number | null;
-                    /** @description When the promotion begins; null if it has no beginning. */
-                    StartsAt?: string | null;
-                    /** @description When the promotion ends; null if it has no end. */
-                    EndsAt?: string | null;
-                    /**
-                     * @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. Null: as in a new record without it.
-                     * @default []
-                     */
-                    EntityIds?: number[] | null;
-                    /**
-                     * @description Whether entities may use the promotion at present. Null: as in a new record without it.
-                     * @default true
-                     */
-                    IsActive?: boolean | null;
-                };
+                "application/json": components["schemas"]["PromotionBody"];
             };
         };
         responses: {
@@ -12473,7 +16006,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -12502,7 +16038,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -12514,61 +16053,13 @@ export interface operations {
                  *       "DiscountValue": 10
                  *     }
                  */
-                "application/merge-patch+json": {
-                    /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
-                    PromoCode?: string;
-                    /** @description The name of the promotion. */
-                    Name?: string;
-                    /** @description A text about the promotion, of several lines; null if there is none. */
-                    Description?: string | null;
-                    /**
-                     * @description Whether `DiscountValue` is a percentage or an amount of money.
-                     * @enum {string}
-                     */
-                    DiscountType?: "Percentage" | "Amount";
-                    /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
-                    DiscountValue?: number;
-                    /** @description The `Id` of the currency, which an amount needs; null if there is none. */
-                    CurrencyId?: number | null;
-                    /** @description When the promotion begins; null if it has no beginning. */
-                    StartsAt?: string | null;
-                    /** @description When the promotion ends; null if it has no end. */
-                    EndsAt?: string | null;
-                    /** @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. Null: as in a new record without it. */
-                    EntityIds?: number[] | null;
-                    /** @description Whether entities may use the promotion at present. Null: as in a new record without it. */
-                    IsActive?: boolean | null;
-                };
+                "application/merge-patch+json": components["schemas"]["PromotionPart"];
                 /**
                  * @example {
                  *       "DiscountValue": 10
                  *     }
                  */
-                "application/json": {
-                    /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
-                    PromoCode?: string;
-                    /** @description The name of the promotion. */
-                    Name?: string;
-                    /** @description A text about the promotion, of several lines; null if there is none. */
-                    Description?: string | null;
-                    /**
-                     * @description Whether `DiscountValue` is a percentage or an amount of money.
-                     * @enum {string}
-                     */
-                    DiscountType?: "Percentage" | "Amount";
-                    /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
-                    DiscountValue?: number;
-                    /** @description The `Id` of the currency, which an amount needs; null if there is none. */
-                    CurrencyId?: number | null;
-                    /** @description When the promotion begins; null if it has no beginning. */
-                    StartsAt?: string | null;
-                    /** @description When the promotion ends; null if it has no end. */
-                    EndsAt?: string | null;
-                    /** @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. Null: as in a new record without it. */
-                    EntityIds?: number[] | null;
-                    /** @description Whether entities may use the promotion at present. Null: as in a new record without it. */
-                    IsActive?: boolean | null;
-                };
+                "application/json": components["schemas"]["PromotionPart"];
             };
         };
         responses: {
@@ -12628,7 +16119,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The promo code, in any letter case. */
+                /**
+                 * @description The promo code, in any letter case.
+                 * @example SUMMER15
+                 */
                 promoCode: string;
             };
             cookie?: never;
@@ -12699,84 +16193,98 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    Code?: string | string[];
-                    Name?: string | string[];
-                    Symbol?: string | string[];
-                    DecimalPlaces?: number | number[];
-                    IsDeleted?: boolean | boolean[];
-                    DeletedAt?: (string) | (string)[];
-                    CreatedAt?: (string) | (string)[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `Code` compares so: `filter[Code][gte]=…`, `filter[Code][lte]=…`, `filter[Code][gt]=…`, `filter[Code][lt]=…`, `filter[Code][prefix]=…`, `filter[Code][contains]=…`. */
-                "filter[Code]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
-                "filter[Name]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `Symbol` compares so: `filter[Symbol][gte]=…`, `filter[Symbol][lte]=…`, `filter[Symbol][gt]=…`, `filter[Symbol][lt]=…`, `filter[Symbol][prefix]=…`, `filter[Symbol][contains]=…`, `filter[Symbol][null]=…`, `filter[Symbol][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[Symbol]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `DecimalPlaces` compares so: `filter[DecimalPlaces][gte]=…`, `filter[DecimalPlaces][lte]=…`, `filter[DecimalPlaces][gt]=…`, `filter[DecimalPlaces][lt]=…`. */
-                "filter[DecimalPlaces]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`, `filter[DeletedAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[DeletedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `Code`, or with any of several. */
+                "filter[Code]"?: string[];
+                /** @description Only records whose `Code` is this value or a greater one. */
+                "filter[Code][gte]"?: string;
+                /** @description Only records whose `Code` is this value or a smaller one. */
+                "filter[Code][lte]"?: string;
+                /** @description Only records whose `Code` is greater than this value. */
+                "filter[Code][gt]"?: string;
+                /** @description Only records whose `Code` is smaller than this value. */
+                "filter[Code][lt]"?: string;
+                /** @description Only records whose `Code` begins with this text, in any letter case. */
+                "filter[Code][prefix]"?: string;
+                /** @description Only records whose `Code` has this text somewhere, in any letter case. */
+                "filter[Code][contains]"?: string;
+                /** @description Only records with this `Name`, or with any of several. */
+                "filter[Name]"?: string[];
+                /** @description Only records whose `Name` is this value or a greater one. */
+                "filter[Name][gte]"?: string;
+                /** @description Only records whose `Name` is this value or a smaller one. */
+                "filter[Name][lte]"?: string;
+                /** @description Only records whose `Name` is greater than this value. */
+                "filter[Name][gt]"?: string;
+                /** @description Only records whose `Name` is smaller than this value. */
+                "filter[Name][lt]"?: string;
+                /** @description Only records whose `Name` begins with this text, in any letter case. */
+                "filter[Name][prefix]"?: string;
+                /** @description Only records whose `Name` has this text somewhere, in any letter case. */
+                "filter[Name][contains]"?: string;
+                /** @description Only records with this `Symbol`, or with any of several. */
+                "filter[Symbol]"?: string[];
+                /** @description Only records whose `Symbol` is this value or a greater one. */
+                "filter[Symbol][gte]"?: string;
+                /** @description Only records whose `Symbol` is this value or a smaller one. */
+                "filter[Symbol][lte]"?: string;
+                /** @description Only records whose `Symbol` is greater than this value. */
+                "filter[Symbol][gt]"?: string;
+                /** @description Only records whose `Symbol` is smaller than this value. */
+                "filter[Symbol][lt]"?: string;
+                /** @description Only records whose `Symbol` begins with this text, in any letter case. */
+                "filter[Symbol][prefix]"?: string;
+                /** @description Only records whose `Symbol` has this text somewhere, in any letter case. */
+                "filter[Symbol][contains]"?: string;
+                /** @description With `true`, only records without a value in `Symbol`; with `false`, only those with one. */
+                "filter[Symbol][null]"?: boolean;
+                /** @description With `true`, beside another filter by `Symbol`: also the records without a value in it. */
+                "filter[Symbol][orNull]"?: boolean;
+                /** @description Only records with this `DecimalPlaces`, or with any of several. */
+                "filter[DecimalPlaces]"?: number[];
+                /** @description Only records whose `DecimalPlaces` is this value or a greater one. */
+                "filter[DecimalPlaces][gte]"?: number;
+                /** @description Only records whose `DecimalPlaces` is this value or a smaller one. */
+                "filter[DecimalPlaces][lte]"?: number;
+                /** @description Only records whose `DecimalPlaces` is greater than this value. */
+                "filter[DecimalPlaces][gt]"?: number;
+                /** @description Only records whose `DecimalPlaces` is smaller than this value. */
+                "filter[DecimalPlaces][lt]"?: number;
+                /** @description Only records with this `IsDeleted`, or with any of several. */
+                "filter[IsDeleted]"?: boolean[];
+                /** @description Only records with this `DeletedAt`, or with any of several. */
+                "filter[DeletedAt]"?: (string)[];
+                /** @description Only records whose `DeletedAt` is this value or a greater one. */
+                "filter[DeletedAt][gte]"?: string;
+                /** @description Only records whose `DeletedAt` is this value or a smaller one. */
+                "filter[DeletedAt][lte]"?: string;
+                /** @description Only records whose `DeletedAt` is greater than this value. */
+                "filter[DeletedAt][gt]"?: string;
+                /** @description Only records whose `DeletedAt` is smaller than this value. */
+                "filter[DeletedAt][lt]"?: string;
+                /** @description With `true`, only records without a value in `DeletedAt`; with `false`, only those with one. */
+                "filter[DeletedAt][null]"?: boolean;
+                /** @description With `true`, beside another filter by `DeletedAt`: also the records without a value in it. */
+                "filter[DeletedAt][orNull]"?: boolean;
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
             };
             header?: {
                 /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
@@ -12820,29 +16328,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the record, which the service chooses. */
-                        Id: number;
-                        /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
-                        Code: string;
-                        /** @description The name of the currency. */
-                        Name: string;
-                        /** @description The sign before or after an amount, such as `€`; null if there is none. */
-                        Symbol: string | null;
-                        /** @description The number of decimals of an amount, such as 2 for euros and cents. */
-                        DecimalPlaces: number;
-                        /** @description Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true. */
-                        IsDeleted: boolean;
-                        /** @description When the record was marked as deleted; null if it is not. */
-                        DeletedAt: string | null;
-                        /**
-                         * Format: date-time
-                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
-                         */
-                        CreatedAt: string;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                    }[];
+                    "application/json": components["schemas"]["CurrencyListItem"][];
                 };
             };
             304: components["responses"]["NotModified"];
@@ -12876,22 +16362,7 @@ export interface operations {
                  *       "DecimalPlaces": 6
                  *     }
                  */
-                "application/json": {
-                    /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
-                    Code: string;
-                    /** @description The name of the currency. */
-                    Name: string;
-                    /**
-                     * @description The sign before or after an amount, such as `€`; null if there is none.
-                     * @default null
-                     */
-                    Symbol?: string | null;
-                    /**
-                     * @description The number of decimals of an amount, such as 2 for euros and cents. Null: as in a new record without it.
-                     * @default 2
-                     */
-                    DecimalPlaces?: number | null;
-                };
+                "application/json": components["schemas"]["CurrencyBody"];
             };
         };
         responses: {
@@ -12950,7 +16421,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -13006,7 +16480,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -13020,22 +16497,7 @@ export interface operations {
                  *       "DecimalPlaces": 2
                  *     }
                  */
-                "application/json": {
-                    /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
-                    Code: string;
-                    /** @description The name of the currency. */
-                    Name: string;
-                    /**
-                     * @description The sign before or after an amount, such as `€`; null if there is none.
-                     * @default null
-                     */
-                    Symbol?: string | null;
-                    /**
-                     * @description The number of decimals of an amount, such as 2 for euros and cents. Null: as in a new record without it.
-                     * @default 2
-                     */
-                    DecimalPlaces?: number | null;
-                };
+                "application/json": components["schemas"]["CurrencyBody"];
             };
         };
         responses: {
@@ -13091,7 +16553,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -13120,7 +16585,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -13132,31 +16600,13 @@ export interface operations {
                  *       "DecimalPlaces": 2
                  *     }
                  */
-                "application/merge-patch+json": {
-                    /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
-                    Code?: string;
-                    /** @description The name of the currency. */
-                    Name?: string;
-                    /** @description The sign before or after an amount, such as `€`; null if there is none. */
-                    Symbol?: string | null;
-                    /** @description The number of decimals of an amount, such as 2 for euros and cents. Null: as in a new record without it. */
-                    DecimalPlaces?: number | null;
-                };
+                "application/merge-patch+json": components["schemas"]["CurrencyPart"];
                 /**
                  * @example {
                  *       "DecimalPlaces": 2
                  *     }
                  */
-                "application/json": {
-                    /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
-                    Code?: string;
-                    /** @description The name of the currency. */
-                    Name?: string;
-                    /** @description The sign before or after an amount, such as `€`; null if there is none. */
-                    Symbol?: string | null;
-                    /** @description The number of decimals of an amount, such as 2 for euros and cents. Null: as in a new record without it. */
-                    DecimalPlaces?: number | null;
-                };
+                "application/json": components["schemas"]["CurrencyPart"];
             };
         };
         responses: {
@@ -13210,7 +16660,10 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -13275,58 +16728,66 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    Code?: string | string[];
-                    Name?: string | string[];
-                    Rate?: number | number[];
-                    IsActive?: boolean | boolean[];
-                    CreatedAt?: (string) | (string)[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `Code` compares so: `filter[Code][gte]=…`, `filter[Code][lte]=…`, `filter[Code][gt]=…`, `filter[Code][lt]=…`, `filter[Code][prefix]=…`, `filter[Code][contains]=…`. */
-                "filter[Code]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
-                "filter[Name]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `Rate` compares so: `filter[Rate][gte]=…`, `filter[Rate][lte]=…`, `filter[Rate][gt]=…`, `filter[Rate][lt]=…`. */
-                "filter[Rate]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `Code`, or with any of several. */
+                "filter[Code]"?: string[];
+                /** @description Only records whose `Code` is this value or a greater one. */
+                "filter[Code][gte]"?: string;
+                /** @description Only records whose `Code` is this value or a smaller one. */
+                "filter[Code][lte]"?: string;
+                /** @description Only records whose `Code` is greater than this value. */
+                "filter[Code][gt]"?: string;
+                /** @description Only records whose `Code` is smaller than this value. */
+                "filter[Code][lt]"?: string;
+                /** @description Only records whose `Code` begins with this text, in any letter case. */
+                "filter[Code][prefix]"?: string;
+                /** @description Only records whose `Code` has this text somewhere, in any letter case. */
+                "filter[Code][contains]"?: string;
+                /** @description Only records with this `Name`, or with any of several. */
+                "filter[Name]"?: string[];
+                /** @description Only records whose `Name` is this value or a greater one. */
+                "filter[Name][gte]"?: string;
+                /** @description Only records whose `Name` is this value or a smaller one. */
+                "filter[Name][lte]"?: string;
+                /** @description Only records whose `Name` is greater than this value. */
+                "filter[Name][gt]"?: string;
+                /** @description Only records whose `Name` is smaller than this value. */
+                "filter[Name][lt]"?: string;
+                /** @description Only records whose `Name` begins with this text, in any letter case. */
+                "filter[Name][prefix]"?: string;
+                /** @description Only records whose `Name` has this text somewhere, in any letter case. */
+                "filter[Name][contains]"?: string;
+                /** @description Only records with this `Rate`, or with any of several. */
+                "filter[Rate]"?: number[];
+                /** @description Only records whose `Rate` is this value or a greater one. */
+                "filter[Rate][gte]"?: number;
+                /** @description Only records whose `Rate` is this value or a smaller one. */
+                "filter[Rate][lte]"?: number;
+                /** @description Only records whose `Rate` is greater than this value. */
+                "filter[Rate][gt]"?: number;
+                /** @description Only records whose `Rate` is smaller than this value. */
+                "filter[Rate][lt]"?: number;
+                /** @description Only records with this `IsActive`, or with any of several. */
+                "filter[IsActive]"?: boolean[];
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
             };
             header?: {
                 /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
@@ -13368,25 +16829,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the record, which the service chooses. */
-                        Id: number;
-                        /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
-                        Code: string;
-                        /** @description The name of the rate. */
-                        Name: string;
-                        /** @description The rate in percent, with at most four decimals. */
-                        Rate: number;
-                        /** @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. */
-                        IsActive: boolean;
-                        /**
-                         * Format: date-time
-                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
-                         */
-                        CreatedAt: string;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                    }[];
+                    "application/json": components["schemas"]["TaxCodeListItem"][];
                 };
             };
             304: components["responses"]["NotModified"];
@@ -13420,19 +16863,7 @@ export interface operations {
                  *       "IsActive": true
                  *     }
                  */
-                "application/json": {
-                    /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
-                    Code: string;
-                    /** @description The name of the rate. */
-                    Name: string;
-                    /** @description The rate in percent, with at most four decimals. */
-                    Rate: number;
-                    /**
-                     * @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. Null: as in a new record without it.
-                     * @default true
-                     */
-                    IsActive?: boolean | null;
-                };
+                "application/json": components["schemas"]["TaxCodeBody"];
             };
         };
         responses: {
@@ -13486,7 +16917,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -13540,7 +16974,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -13555,19 +16992,7 @@ export interface operations {
                  *       "IsActive": true
                  *     }
                  */
-                "application/json": {
-                    /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
-                    Code: string;
-                    /** @description The name of the rate. */
-                    Name: string;
-                    /** @description The rate in percent, with at most four decimals. */
-                    Rate: number;
-                    /**
-                     * @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. Null: as in a new record without it.
-                     * @default true
-                     */
-                    IsActive?: boolean | null;
-                };
+                "application/json": components["schemas"]["TaxCodeBody"];
             };
         };
         responses: {
@@ -13621,7 +17046,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -13650,7 +17078,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -13662,31 +17093,13 @@ export interface operations {
                  *       "IsActive": true
                  *     }
                  */
-                "application/merge-patch+json": {
-                    /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
-                    Code?: string;
-                    /** @description The name of the rate. */
-                    Name?: string;
-                    /** @description The rate in percent, with at most four decimals. */
-                    Rate?: number;
-                    /** @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. Null: as in a new record without it. */
-                    IsActive?: boolean | null;
-                };
+                "application/merge-patch+json": components["schemas"]["TaxCodePart"];
                 /**
                  * @example {
                  *       "IsActive": true
                  *     }
                  */
-                "application/json": {
-                    /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
-                    Code?: string;
-                    /** @description The name of the rate. */
-                    Name?: string;
-                    /** @description The rate in percent, with at most four decimals. */
-                    Rate?: number;
-                    /** @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. Null: as in a new record without it. */
-                    IsActive?: boolean | null;
-                };
+                "application/json": components["schemas"]["TaxCodePart"];
             };
         };
         responses: {
@@ -13738,7 +17151,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The code of the record, in any letter case. */
+                /**
+                 * @description The code of the record, in any letter case.
+                 * @example VAT20
+                 */
                 code: string;
             };
             cookie?: never;
@@ -13799,80 +17215,98 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    Name?: string | string[];
-                    EntityType?: ("supplier" | "customer") | ("supplier" | "customer")[];
-                    StatusId?: number | number[];
-                    StatusTitle?: string | string[];
-                    CurrencyId?: number | number[];
-                    CountryCode?: string | string[];
-                    CreatedAt?: (string) | (string)[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
-                "filter[Name]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `StatusId` compares so: `filter[StatusId][gte]=…`, `filter[StatusId][lte]=…`, `filter[StatusId][gt]=…`, `filter[StatusId][lt]=…`. */
-                "filter[StatusId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `StatusTitle` compares so: `filter[StatusTitle][gte]=…`, `filter[StatusTitle][lte]=…`, `filter[StatusTitle][gt]=…`, `filter[StatusTitle][lt]=…`, `filter[StatusTitle][prefix]=…`, `filter[StatusTitle][contains]=…`. */
-                "filter[StatusTitle]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`, `filter[CurrencyId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[CurrencyId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `CountryCode` compares so: `filter[CountryCode][gte]=…`, `filter[CountryCode][lte]=…`, `filter[CountryCode][gt]=…`, `filter[CountryCode][lt]=…`, `filter[CountryCode][prefix]=…`, `filter[CountryCode][contains]=…`, `filter[CountryCode][null]=…`, `filter[CountryCode][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[CountryCode]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `Name`, or with any of several. */
+                "filter[Name]"?: string[];
+                /** @description Only records whose `Name` is this value or a greater one. */
+                "filter[Name][gte]"?: string;
+                /** @description Only records whose `Name` is this value or a smaller one. */
+                "filter[Name][lte]"?: string;
+                /** @description Only records whose `Name` is greater than this value. */
+                "filter[Name][gt]"?: string;
+                /** @description Only records whose `Name` is smaller than this value. */
+                "filter[Name][lt]"?: string;
+                /** @description Only records whose `Name` begins with this text, in any letter case. */
+                "filter[Name][prefix]"?: string;
+                /** @description Only records whose `Name` has this text somewhere, in any letter case. */
+                "filter[Name][contains]"?: string;
+                /** @description Only records with this `EntityType`, or with any of several. */
+                "filter[EntityType]"?: ("supplier" | "customer")[];
+                /** @description Only records with this `StatusId`, or with any of several. */
+                "filter[StatusId]"?: number[];
+                /** @description Only records whose `StatusId` is this value or a greater one. */
+                "filter[StatusId][gte]"?: number;
+                /** @description Only records whose `StatusId` is this value or a smaller one. */
+                "filter[StatusId][lte]"?: number;
+                /** @description Only records whose `StatusId` is greater than this value. */
+                "filter[StatusId][gt]"?: number;
+                /** @description Only records whose `StatusId` is smaller than this value. */
+                "filter[StatusId][lt]"?: number;
+                /** @description Only records with this `StatusTitle`, or with any of several. */
+                "filter[StatusTitle]"?: string[];
+                /** @description Only records whose `StatusTitle` is this value or a greater one. */
+                "filter[StatusTitle][gte]"?: string;
+                /** @description Only records whose `StatusTitle` is this value or a smaller one. */
+                "filter[StatusTitle][lte]"?: string;
+                /** @description Only records whose `StatusTitle` is greater than this value. */
+                "filter[StatusTitle][gt]"?: string;
+                /** @description Only records whose `StatusTitle` is smaller than this value. */
+                "filter[StatusTitle][lt]"?: string;
+                /** @description Only records whose `StatusTitle` begins with this text, in any letter case. */
+                "filter[StatusTitle][prefix]"?: string;
+                /** @description Only records whose `StatusTitle` has this text somewhere, in any letter case. */
+                "filter[StatusTitle][contains]"?: string;
+                /** @description Only records with this `CurrencyId`, or with any of several. */
+                "filter[CurrencyId]"?: number[];
+                /** @description Only records whose `CurrencyId` is this value or a greater one. */
+                "filter[CurrencyId][gte]"?: number;
+                /** @description Only records whose `CurrencyId` is this value or a smaller one. */
+                "filter[CurrencyId][lte]"?: number;
+                /** @description Only records whose `CurrencyId` is greater than this value. */
+                "filter[CurrencyId][gt]"?: number;
+                /** @description Only records whose `CurrencyId` is smaller than this value. */
+                "filter[CurrencyId][lt]"?: number;
+                /** @description With `true`, only records without a value in `CurrencyId`; with `false`, only those with one. */
+                "filter[CurrencyId][null]"?: boolean;
+                /** @description With `true`, beside another filter by `CurrencyId`: also the records without a value in it. */
+                "filter[CurrencyId][orNull]"?: boolean;
+                /** @description Only records with this `CountryCode`, or with any of several. */
+                "filter[CountryCode]"?: string[];
+                /** @description Only records whose `CountryCode` is this value or a greater one. */
+                "filter[CountryCode][gte]"?: string;
+                /** @description Only records whose `CountryCode` is this value or a smaller one. */
+                "filter[CountryCode][lte]"?: string;
+                /** @description Only records whose `CountryCode` is greater than this value. */
+                "filter[CountryCode][gt]"?: string;
+                /** @description Only records whose `CountryCode` is smaller than this value. */
+                "filter[CountryCode][lt]"?: string;
+                /** @description Only records whose `CountryCode` begins with this text, in any letter case. */
+                "filter[CountryCode][prefix]"?: string;
+                /** @description Only records whose `CountryCode` has this text somewhere, in any letter case. */
+                "filter[CountryCode][contains]"?: string;
+                /** @description With `true`, only records without a value in `CountryCode`; with `false`, only those with one. */
+                "filter[CountryCode][null]"?: boolean;
+                /** @description With `true`, beside another filter by `CountryCode`: also the records without a value in it. */
+                "filter[CountryCode][orNull]"?: boolean;
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
             };
             header?: {
                 /** @description An `ETag` of the response, which the client has. If it is current: 304 without a body. */
@@ -13916,32 +17350,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the record, which the service chooses. */
-                        Id: number;
-                        /** @description The name of the supplier or customer. */
-                        Name: string;
-                        /**
-                         * @description Whether the entity is a supplier or a customer.
-                         * @enum {string}
-                         */
-                        EntityType: "supplier" | "customer";
-                        /** @description The `Id` of the entity status. Without it, a new entity gets the default status. */
-                        StatusId: number;
-                        /** @description The title of the entity status. */
-                        StatusTitle: string;
-                        /** @description The `Id` of the currency that the entity trades in; null if none is chosen. */
-                        CurrencyId: number | null;
-                        /** @description The code of the country of the entity; null if none is chosen. */
-                        CountryCode: string | null;
-                        /**
-                         * Format: date-time
-                         * @description When the record was created: the time at which its request began. A record appears when that request has ended, so it may have an earlier time than one that you have read: to receive new records, read `GET /api/v1/Changes`.
-                         */
-                        CreatedAt: string;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                    }[];
+                    "application/json": components["schemas"]["EntityListItem"][];
                 };
             };
             304: components["responses"]["NotModified"];
@@ -13973,27 +17382,7 @@ export interface operations {
                  *       "StatusId": 2
                  *     }
                  */
-                "application/json": {
-                    /** @description The name of the supplier or customer. */
-                    Name: string;
-                    /**
-                     * @description Whether the entity is a supplier or a customer.
-                     * @enum {string}
-                     */
-                    EntityType: "supplier" | "customer";
-                    /** @description The `Id` of the entity status. Without it, a new entity gets the default status. Null: as in a new record without it. */
-                    StatusId?: number | null;
-                    /**
-                     * @description The `Id` of the currency that the entity trades in; null if none is chosen.
-                     * @default null
-                     */
-                    CurrencyId?: number | null;
-                    /**
-                     * @description The code of the country of the entity; null if none is chosen.
-                     * @default null
-                     */
-                    CountryCode?: string | null;
-                };
+                "application/json": components["schemas"]["EntityBody"];
             };
         };
         responses: {
@@ -14049,7 +17438,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -14105,7 +17497,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -14119,27 +17514,7 @@ export interface operations {
                  *       "StatusId": 2
                  *     }
                  */
-                "application/json": {
-                    /** @description The name of the supplier or customer. */
-                    Name: string;
-                    /**
-                     * @description Whether the entity is a supplier or a customer.
-                     * @enum {string}
-                     */
-                    EntityType: "supplier" | "customer";
-                    /** @description The `Id` of the entity status. Without it, a new entity gets the default status. Null: as in a new record without it. */
-                    StatusId?: number | null;
-                    /**
-                     * @description The `Id` of the currency that the entity trades in; null if none is chosen.
-                     * @default null
-                     */
-                    CurrencyId?: number | null;
-                    /**
-                     * @description The code of the country of the entity; null if none is chosen.
-                     * @default null
-                     */
-                    CountryCode?: string | null;
-                };
+                "application/json": components["schemas"]["EntityBody"];
             };
         };
         responses: {
@@ -14195,7 +17570,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -14224,7 +17602,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -14236,41 +17617,13 @@ export interface operations {
                  *       "StatusId": 2
                  *     }
                  */
-                "application/merge-patch+json": {
-                    /** @description The name of the supplier or customer. */
-                    Name?: string;
-                    /**
-                     * @description Whether the entity is a supplier or a customer.
-                     * @enum {string}
-                     */
-                    EntityType?: "supplier" | "customer";
-                    /** @description The `Id` of the entity status. Without it, a new entity gets the default status. Null: as in a new record without it. */
-                    StatusId?: number | null;
-                    /** @description The `Id` of the currency that the entity trades in; null if none is chosen. */
-                    CurrencyId?: number | null;
-                    /** @description The code of the country of the entity; null if none is chosen. */
-                    CountryCode?: string | null;
-                };
+                "application/merge-patch+json": components["schemas"]["EntityPart"];
                 /**
                  * @example {
                  *       "StatusId": 2
                  *     }
                  */
-                "application/json": {
-                    /** @description The name of the supplier or customer. */
-                    Name?: string;
-                    /**
-                     * @description Whether the entity is a supplier or a customer.
-                     * @enum {string}
-                     */
-                    EntityType?: "supplier" | "customer";
-                    /** @description The `Id` of the entity status. Without it, a new entity gets the default status. Null: as in a new record without it. */
-                    StatusId?: number | null;
-                    /** @description The `Id` of the currency that the entity trades in; null if none is chosen. */
-                    CurrencyId?: number | null;
-                    /** @description The code of the country of the entity; null if none is chosen. */
-                    CountryCode?: string | null;
-                };
+                "application/json": components["schemas"]["EntityPart"];
             };
         };
         responses: {
@@ -14423,123 +17776,134 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. CSV ignores it. */
                 include?: "etag"[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    Url?: string | string[];
-                    Description?: string | string[];
-                    Payload?: ("thin" | "record") | ("thin" | "record")[];
-                    IsEnabled?: boolean | boolean[];
-                    DisabledReason?: ("gone" | "failing" | "rights" | "operator") | ("gone" | "failing" | "rights" | "operator")[];
-                    UserId?: number | number[];
-                    FailingSince?: (string) | (string)[];
-                    NextAttemptAt?: (string) | (string)[];
-                    LastSuccessAt?: (string) | (string)[];
-                    PreviousUntil?: (string) | (string)[];
-                    CreatedAt?: (string) | (string)[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `Url` compares so: `filter[Url][gte]=…`, `filter[Url][lte]=…`, `filter[Url][gt]=…`, `filter[Url][lt]=…`, `filter[Url][prefix]=…`, `filter[Url][contains]=…`. */
-                "filter[Url]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`, `filter[Description][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[Description]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `DisabledReason` compares so: `filter[DisabledReason][null]=…`, `filter[DisabledReason][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[DisabledReason]"?: {
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`. */
-                "filter[UserId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `FailingSince` compares so: `filter[FailingSince][gte]=…`, `filter[FailingSince][lte]=…`, `filter[FailingSince][gt]=…`, `filter[FailingSince][lt]=…`, `filter[FailingSince][null]=…`, `filter[FailingSince][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[FailingSince]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `NextAttemptAt` compares so: `filter[NextAttemptAt][gte]=…`, `filter[NextAttemptAt][lte]=…`, `filter[NextAttemptAt][gt]=…`, `filter[NextAttemptAt][lt]=…`, `filter[NextAttemptAt][null]=…`, `filter[NextAttemptAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[NextAttemptAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `LastSuccessAt` compares so: `filter[LastSuccessAt][gte]=…`, `filter[LastSuccessAt][lte]=…`, `filter[LastSuccessAt][gt]=…`, `filter[LastSuccessAt][lt]=…`, `filter[LastSuccessAt][null]=…`, `filter[LastSuccessAt][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[LastSuccessAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `PreviousUntil` compares so: `filter[PreviousUntil][gte]=…`, `filter[PreviousUntil][lte]=…`, `filter[PreviousUntil][gt]=…`, `filter[PreviousUntil][lt]=…`, `filter[PreviousUntil][null]=…`, `filter[PreviousUntil][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[PreviousUntil]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `Url`, or with any of several. */
+                "filter[Url]"?: string[];
+                /** @description Only records whose `Url` is this value or a greater one. */
+                "filter[Url][gte]"?: string;
+                /** @description Only records whose `Url` is this value or a smaller one. */
+                "filter[Url][lte]"?: string;
+                /** @description Only records whose `Url` is greater than this value. */
+                "filter[Url][gt]"?: string;
+                /** @description Only records whose `Url` is smaller than this value. */
+                "filter[Url][lt]"?: string;
+                /** @description Only records whose `Url` begins with this text, in any letter case. */
+                "filter[Url][prefix]"?: string;
+                /** @description Only records whose `Url` has this text somewhere, in any letter case. */
+                "filter[Url][contains]"?: string;
+                /** @description Only records with this `Description`, or with any of several. */
+                "filter[Description]"?: string[];
+                /** @description Only records whose `Description` is this value or a greater one. */
+                "filter[Description][gte]"?: string;
+                /** @description Only records whose `Description` is this value or a smaller one. */
+                "filter[Description][lte]"?: string;
+                /** @description Only records whose `Description` is greater than this value. */
+                "filter[Description][gt]"?: string;
+                /** @description Only records whose `Description` is smaller than this value. */
+                "filter[Description][lt]"?: string;
+                /** @description Only records whose `Description` begins with this text, in any letter case. */
+                "filter[Description][prefix]"?: string;
+                /** @description Only records whose `Description` has this text somewhere, in any letter case. */
+                "filter[Description][contains]"?: string;
+                /** @description With `true`, only records without a value in `Description`; with `false`, only those with one. */
+                "filter[Description][null]"?: boolean;
+                /** @description With `true`, beside another filter by `Description`: also the records without a value in it. */
+                "filter[Description][orNull]"?: boolean;
+                /** @description Only records with this `Payload`, or with any of several. */
+                "filter[Payload]"?: ("thin" | "record")[];
+                /** @description Only records with this `IsEnabled`, or with any of several. */
+                "filter[IsEnabled]"?: boolean[];
+                /** @description Only records with this `DisabledReason`, or with any of several. */
+                "filter[DisabledReason]"?: ("gone" | "failing" | "rights" | "operator")[];
+                /** @description With `true`, only records without a value in `DisabledReason`; with `false`, only those with one. */
+                "filter[DisabledReason][null]"?: boolean;
+                /** @description With `true`, beside another filter by `DisabledReason`: also the records without a value in it. */
+                "filter[DisabledReason][orNull]"?: boolean;
+                /** @description Only records with this `UserId`, or with any of several. */
+                "filter[UserId]"?: number[];
+                /** @description Only records whose `UserId` is this value or a greater one. */
+                "filter[UserId][gte]"?: number;
+                /** @description Only records whose `UserId` is this value or a smaller one. */
+                "filter[UserId][lte]"?: number;
+                /** @description Only records whose `UserId` is greater than this value. */
+                "filter[UserId][gt]"?: number;
+                /** @description Only records whose `UserId` is smaller than this value. */
+                "filter[UserId][lt]"?: number;
+                /** @description Only records with this `FailingSince`, or with any of several. */
+                "filter[FailingSince]"?: (string)[];
+                /** @description Only records whose `FailingSince` is this value or a greater one. */
+                "filter[FailingSince][gte]"?: string;
+                /** @description Only records whose `FailingSince` is this value or a smaller one. */
+                "filter[FailingSince][lte]"?: string;
+                /** @description Only records whose `FailingSince` is greater than this value. */
+                "filter[FailingSince][gt]"?: string;
+                /** @description Only records whose `FailingSince` is smaller than this value. */
+                "filter[FailingSince][lt]"?: string;
+                /** @description With `true`, only records without a value in `FailingSince`; with `false`, only those with one. */
+                "filter[FailingSince][null]"?: boolean;
+                /** @description With `true`, beside another filter by `FailingSince`: also the records without a value in it. */
+                "filter[FailingSince][orNull]"?: boolean;
+                /** @description Only records with this `NextAttemptAt`, or with any of several. */
+                "filter[NextAttemptAt]"?: (string)[];
+                /** @description Only records whose `NextAttemptAt` is this value or a greater one. */
+                "filter[NextAttemptAt][gte]"?: string;
+                /** @description Only records whose `NextAttemptAt` is this value or a smaller one. */
+                "filter[NextAttemptAt][lte]"?: string;
+                /** @description Only records whose `NextAttemptAt` is greater than this value. */
+                "filter[NextAttemptAt][gt]"?: string;
+                /** @description Only records whose `NextAttemptAt` is smaller than this value. */
+                "filter[NextAttemptAt][lt]"?: string;
+                /** @description With `true`, only records without a value in `NextAttemptAt`; with `false`, only those with one. */
+                "filter[NextAttemptAt][null]"?: boolean;
+                /** @description With `true`, beside another filter by `NextAttemptAt`: also the records without a value in it. */
+                "filter[NextAttemptAt][orNull]"?: boolean;
+                /** @description Only records with this `LastSuccessAt`, or with any of several. */
+                "filter[LastSuccessAt]"?: (string)[];
+                /** @description Only records whose `LastSuccessAt` is this value or a greater one. */
+                "filter[LastSuccessAt][gte]"?: string;
+                /** @description Only records whose `LastSuccessAt` is this value or a smaller one. */
+                "filter[LastSuccessAt][lte]"?: string;
+                /** @description Only records whose `LastSuccessAt` is greater than this value. */
+                "filter[LastSuccessAt][gt]"?: string;
+                /** @description Only records whose `LastSuccessAt` is smaller than this value. */
+                "filter[LastSuccessAt][lt]"?: string;
+                /** @description With `true`, only records without a value in `LastSuccessAt`; with `false`, only those with one. */
+                "filter[LastSuccessAt][null]"?: boolean;
+                /** @description With `true`, beside another filter by `LastSuccessAt`: also the records without a value in it. */
+                "filter[LastSuccessAt][orNull]"?: boolean;
+                /** @description Only records with this `PreviousUntil`, or with any of several. */
+                "filter[PreviousUntil]"?: (string)[];
+                /** @description Only records whose `PreviousUntil` is this value or a greater one. */
+                "filter[PreviousUntil][gte]"?: string;
+                /** @description Only records whose `PreviousUntil` is this value or a smaller one. */
+                "filter[PreviousUntil][lte]"?: string;
+                /** @description Only records whose `PreviousUntil` is greater than this value. */
+                "filter[PreviousUntil][gt]"?: string;
+                /** @description Only records whose `PreviousUntil` is smaller than this value. */
+                "filter[PreviousUntil][lt]"?: string;
+                /** @description With `true`, only records without a value in `PreviousUntil`; with `false`, only those with one. */
+                "filter[PreviousUntil][null]"?: boolean;
+                /** @description With `true`, beside another filter by `PreviousUntil`: also the records without a value in it. */
+                "filter[PreviousUntil][orNull]"?: boolean;
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
             };
             header?: {
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
@@ -14590,44 +17954,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the endpoint, which the service chooses. */
-                        Id: number;
-                        /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
-                        Url: string;
-                        /** @description A text about the endpoint; null if there is none. */
-                        Description: string | null;
-                        /** @description The resources whose changes are sent. Without it: all whose records the caller may read. */
-                        Resources: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[];
-                        /** @description The actions that are sent. Without it: all. */
-                        Actions: ("create" | "update" | "delete")[];
-                        /**
-                         * @description `thin`: what has changed; `record`: also the record as it is afterwards.
-                         * @enum {string}
-                         */
-                        Payload: "thin" | "record";
-                        /** @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. */
-                        IsEnabled: boolean;
-                        /** @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `rights` (its user was disabled, or may not read all that it sends), `operator`; else null. */
-                        DisabledReason: ("gone" | "failing" | "rights" | "operator") | null;
-                        /** @description The number of the user who created it or replaced it last. It sends only what this user may read. */
-                        UserId: number;
-                        /** @description The first failure since the last success; null if the last attempt succeeded. */
-                        FailingSince: string | null;
-                        /** @description When the endpoint sends again the change at which it stands; null if none has failed. */
-                        NextAttemptAt: string | null;
-                        /** @description When a message has last arrived. */
-                        LastSuccessAt: string | null;
-                        /** @description Until when messages are signed with former secrets, too; null if only with the present one. */
-                        PreviousUntil: string | null;
-                        /**
-                         * Format: date-time
-                         * @description When the endpoint was created.
-                         */
-                        CreatedAt: string;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                    }[];
+                    "application/json": components["schemas"]["WebhookListItem"][];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
@@ -14660,29 +17987,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": {
-                    /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
-                    Url: string;
-                    /**
-                     * @description A text about the endpoint; null if there is none.
-                     * @default null
-                     */
-                    Description?: string | null;
-                    /** @description The resources whose changes are sent. Without it: all whose records the caller may read. Null: as in a new record without it. */
-                    Resources?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[] | null;
-                    /** @description The actions that are sent. Without it: all. Null: as in a new record without it. */
-                    Actions?: ("create" | "update" | "delete")[] | null;
-                    /**
-                     * @description `thin`: what has changed; `record`: also the record as it is afterwards. Null: as in a new record without it.
-                     * @default thin
-                     */
-                    Payload?: ("thin" | "record") | null;
-                    /**
-                     * @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. Null: as in a new record without it.
-                     * @default true
-                     */
-                    IsEnabled?: boolean | null;
-                };
+                "application/json": components["schemas"]["PostWebhooksBody"];
             };
         };
         responses: {
@@ -14724,44 +18029,7 @@ export interface operations {
                      *       "Secret": "whsec_…"
                      *     }
                      */
-                    "application/json": {
-                        /** @description The number of the endpoint, which the service chooses. */
-                        Id: number;
-                        /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
-                        Url: string;
-                        /** @description A text about the endpoint; null if there is none. */
-                        Description: string | null;
-                        /** @description The resources whose changes are sent. Without it: all whose records the caller may read. */
-                        Resources: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[];
-                        /** @description The actions that are sent. Without it: all. */
-                        Actions: ("create" | "update" | "delete")[];
-                        /**
-                         * @description `thin`: what has changed; `record`: also the record as it is afterwards.
-                         * @enum {string}
-                         */
-                        Payload: "thin" | "record";
-                        /** @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. */
-                        IsEnabled: boolean;
-                        /** @description Why the service or its operator has disabled it: `gone` (the receiver responded 410), `failing` (for 5 days), `rights` (its user was disabled, or may not read all that it sends), `operator`; else null. */
-                        DisabledReason: ("gone" | "failing" | "rights" | "operator") | null;
-                        /** @description The number of the user who created it or replaced it last. It sends only what this user may read. */
-                        UserId: number;
-                        /** @description The first failure since the last success; null if the last attempt succeeded. */
-                        FailingSince: string | null;
-                        /** @description When the endpoint sends again the change at which it stands; null if none has failed. */
-                        NextAttemptAt: string | null;
-                        /** @description When a message has last arrived. */
-                        LastSuccessAt: string | null;
-                        /** @description Until when messages are signed with former secrets, too; null if only with the present one. */
-                        PreviousUntil: string | null;
-                        /**
-                         * Format: date-time
-                         * @description When the endpoint was created.
-                         */
-                        CreatedAt: string;
-                        /** @description The secret that signs the messages. No other response has it. */
-                        Secret: string;
-                    };
+                    "application/json": components["schemas"]["PostWebhooksResponse"];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
@@ -14786,7 +18054,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -14852,7 +18123,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -14868,29 +18142,7 @@ export interface operations {
                  *       ]
                  *     }
                  */
-                "application/json": {
-                    /** @description Where messages are sent, by POST: https, with port 443 or 8443. */
-                    Url: string;
-                    /**
-                     * @description A text about the endpoint; null if there is none.
-                     * @default null
-                     */
-                    Description?: string | null;
-                    /** @description The resources whose changes are sent. Without it: all whose records the caller may read. Null: as in a new record without it. */
-                    Resources?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity")[] | null;
-                    /** @description The actions that are sent. Without it: all. Null: as in a new record without it. */
-                    Actions?: ("create" | "update" | "delete")[] | null;
-                    /**
-                     * @description `thin`: what has changed; `record`: also the record as it is afterwards. Null: as in a new record without it.
-                     * @default thin
-                     */
-                    Payload?: ("thin" | "record") | null;
-                    /**
-                     * @description Whether messages are sent. An endpoint that is enabled again goes on where it stood. Null: as in a new record without it.
-                     * @default true
-                     */
-                    IsEnabled?: boolean | null;
-                };
+                "application/json": components["schemas"]["PutWebhooksByIdBody"];
             };
         };
         responses: {
@@ -14956,7 +18208,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -14990,92 +18245,112 @@ export interface operations {
                 q?: string;
                 /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
                 bom?: boolean;
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    MessageId?: string | string[];
-                    Type?: string | string[];
-                    AttemptedAt?: (string) | (string)[];
-                    DurationMs?: number | number[];
-                    Status?: number | number[];
-                    Error?: ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret") | ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret")[];
-                    Response?: string | string[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `MessageId` compares so: `filter[MessageId][gte]=…`, `filter[MessageId][lte]=…`, `filter[MessageId][gt]=…`, `filter[MessageId][lt]=…`, `filter[MessageId][prefix]=…`, `filter[MessageId][contains]=…`. */
-                "filter[MessageId]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `Type` compares so: `filter[Type][gte]=…`, `filter[Type][lte]=…`, `filter[Type][gt]=…`, `filter[Type][lt]=…`, `filter[Type][prefix]=…`, `filter[Type][contains]=…`. */
-                "filter[Type]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `AttemptedAt` compares so: `filter[AttemptedAt][gte]=…`, `filter[AttemptedAt][lte]=…`, `filter[AttemptedAt][gt]=…`, `filter[AttemptedAt][lt]=…`. */
-                "filter[AttemptedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
-                /** @description Return only records whose `DurationMs` compares so: `filter[DurationMs][gte]=…`, `filter[DurationMs][lte]=…`, `filter[DurationMs][gt]=…`, `filter[DurationMs][lt]=…`. */
-                "filter[DurationMs]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `Status` compares so: `filter[Status][gte]=…`, `filter[Status][lte]=…`, `filter[Status][gt]=…`, `filter[Status][lt]=…`, `filter[Status][null]=…`, `filter[Status][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[Status]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `Error` compares so: `filter[Error][null]=…`, `filter[Error][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[Error]"?: {
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `Response` compares so: `filter[Response][gte]=…`, `filter[Response][lte]=…`, `filter[Response][gt]=…`, `filter[Response][lt]=…`, `filter[Response][prefix]=…`, `filter[Response][contains]=…`, `filter[Response][null]=…`, `filter[Response][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[Response]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `MessageId`, or with any of several. */
+                "filter[MessageId]"?: string[];
+                /** @description Only records whose `MessageId` is this value or a greater one. */
+                "filter[MessageId][gte]"?: string;
+                /** @description Only records whose `MessageId` is this value or a smaller one. */
+                "filter[MessageId][lte]"?: string;
+                /** @description Only records whose `MessageId` is greater than this value. */
+                "filter[MessageId][gt]"?: string;
+                /** @description Only records whose `MessageId` is smaller than this value. */
+                "filter[MessageId][lt]"?: string;
+                /** @description Only records whose `MessageId` begins with this text, in any letter case. */
+                "filter[MessageId][prefix]"?: string;
+                /** @description Only records whose `MessageId` has this text somewhere, in any letter case. */
+                "filter[MessageId][contains]"?: string;
+                /** @description Only records with this `Type`, or with any of several. */
+                "filter[Type]"?: string[];
+                /** @description Only records whose `Type` is this value or a greater one. */
+                "filter[Type][gte]"?: string;
+                /** @description Only records whose `Type` is this value or a smaller one. */
+                "filter[Type][lte]"?: string;
+                /** @description Only records whose `Type` is greater than this value. */
+                "filter[Type][gt]"?: string;
+                /** @description Only records whose `Type` is smaller than this value. */
+                "filter[Type][lt]"?: string;
+                /** @description Only records whose `Type` begins with this text, in any letter case. */
+                "filter[Type][prefix]"?: string;
+                /** @description Only records whose `Type` has this text somewhere, in any letter case. */
+                "filter[Type][contains]"?: string;
+                /** @description Only records with this `AttemptedAt`, or with any of several. */
+                "filter[AttemptedAt]"?: (string)[];
+                /** @description Only records whose `AttemptedAt` is this value or a greater one. */
+                "filter[AttemptedAt][gte]"?: string;
+                /** @description Only records whose `AttemptedAt` is this value or a smaller one. */
+                "filter[AttemptedAt][lte]"?: string;
+                /** @description Only records whose `AttemptedAt` is greater than this value. */
+                "filter[AttemptedAt][gt]"?: string;
+                /** @description Only records whose `AttemptedAt` is smaller than this value. */
+                "filter[AttemptedAt][lt]"?: string;
+                /** @description Only records with this `DurationMs`, or with any of several. */
+                "filter[DurationMs]"?: number[];
+                /** @description Only records whose `DurationMs` is this value or a greater one. */
+                "filter[DurationMs][gte]"?: number;
+                /** @description Only records whose `DurationMs` is this value or a smaller one. */
+                "filter[DurationMs][lte]"?: number;
+                /** @description Only records whose `DurationMs` is greater than this value. */
+                "filter[DurationMs][gt]"?: number;
+                /** @description Only records whose `DurationMs` is smaller than this value. */
+                "filter[DurationMs][lt]"?: number;
+                /** @description Only records with this `Status`, or with any of several. */
+                "filter[Status]"?: number[];
+                /** @description Only records whose `Status` is this value or a greater one. */
+                "filter[Status][gte]"?: number;
+                /** @description Only records whose `Status` is this value or a smaller one. */
+                "filter[Status][lte]"?: number;
+                /** @description Only records whose `Status` is greater than this value. */
+                "filter[Status][gt]"?: number;
+                /** @description Only records whose `Status` is smaller than this value. */
+                "filter[Status][lt]"?: number;
+                /** @description With `true`, only records without a value in `Status`; with `false`, only those with one. */
+                "filter[Status][null]"?: boolean;
+                /** @description With `true`, beside another filter by `Status`: also the records without a value in it. */
+                "filter[Status][orNull]"?: boolean;
+                /** @description Only records with this `Error`, or with any of several. */
+                "filter[Error]"?: ("refused address" | "timeout" | "TLS" | "no connection" | "unsuccessful response" | "secret")[];
+                /** @description With `true`, only records without a value in `Error`; with `false`, only those with one. */
+                "filter[Error][null]"?: boolean;
+                /** @description With `true`, beside another filter by `Error`: also the records without a value in it. */
+                "filter[Error][orNull]"?: boolean;
+                /** @description Only records with this `Response`, or with any of several. */
+                "filter[Response]"?: string[];
+                /** @description Only records whose `Response` is this value or a greater one. */
+                "filter[Response][gte]"?: string;
+                /** @description Only records whose `Response` is this value or a smaller one. */
+                "filter[Response][lte]"?: string;
+                /** @description Only records whose `Response` is greater than this value. */
+                "filter[Response][gt]"?: string;
+                /** @description Only records whose `Response` is smaller than this value. */
+                "filter[Response][lt]"?: string;
+                /** @description Only records whose `Response` begins with this text, in any letter case. */
+                "filter[Response][prefix]"?: string;
+                /** @description Only records whose `Response` has this text somewhere, in any letter case. */
+                "filter[Response][contains]"?: string;
+                /** @description With `true`, only records without a value in `Response`; with `false`, only those with one. */
+                "filter[Response][null]"?: boolean;
+                /** @description With `true`, beside another filter by `Response`: also the records without a value in it. */
+                "filter[Response][orNull]"?: boolean;
             };
             header?: {
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
                 Prefer?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -15130,7 +18405,10 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -15177,7 +18455,10 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -15202,10 +18483,7 @@ export interface operations {
                      *       "MessageId": "msg_3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21"
                      *     }
                      */
-                    "application/json": {
-                        /** @description The header `webhook-id` of the message. */
-                        MessageId: string;
-                    };
+                    "application/json": components["schemas"]["PostWebhooksByIdTestResponse"];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
@@ -15228,7 +18506,10 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -15240,12 +18521,7 @@ export interface operations {
                  *       "Since": "2026-11-24T08:00:00Z"
                  *     }
                  */
-                "application/json": {
-                    /** @description The `MessageId` of the change to send again. Null: as in a new record without it. */
-                    MessageId?: string | null;
-                    /** @description From when on all changes are sent again, in their order. Null: as in a new record without it. */
-                    Since?: string | null;
-                };
+                "application/json": components["schemas"]["PostWebhooksByIdReplayBody"];
             };
         };
         responses: {
@@ -15267,10 +18543,7 @@ export interface operations {
                      *       "MessageId": "msg_3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21"
                      *     }
                      */
-                    "application/json": {
-                        /** @description The repeated message; null for several. */
-                        MessageId: string | null;
-                    };
+                    "application/json": components["schemas"]["PostWebhooksByIdReplayResponse"];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-unknown_record"];
@@ -15296,7 +18569,10 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -15308,10 +18584,7 @@ export interface operations {
                  *       "Since": "2026-11-24T08:00:00Z"
                  *     }
                  */
-                "application/json": {
-                    /** @description From when on changes that have failed, and were left out, are sent again. Null: as in a new record without it. */
-                    Since?: string | null;
-                };
+                "application/json": components["schemas"]["PostWebhooksByIdRetryBody"];
             };
         };
         responses: {
@@ -15334,12 +18607,7 @@ export interface operations {
                      *       "Messages": 1
                      *     }
                      */
-                    "application/json": {
-                        /** @description The changes at which the webhook stands, which wait in their order; at most 1,000 are counted. */
-                        Changes: number;
-                        /** @description The messages beside them that are sent now. */
-                        Messages: number;
-                    };
+                    "application/json": components["schemas"]["PostWebhooksByIdRetryResponse"];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
@@ -15368,7 +18636,10 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -15399,7 +18670,10 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -15425,12 +18699,7 @@ export interface operations {
                      *       "PreviousUntil": null
                      *     }
                      */
-                    "application/json": {
-                        /** @description The new secret. No other response has it. */
-                        Secret: string;
-                        /** @description Until then messages are signed with the former secret, too; null if no former one signs any more. */
-                        PreviousUntil: string | null;
-                    };
+                    "application/json": components["schemas"]["PostWebhooksByIdRotateResponse"];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached"];
@@ -15453,7 +18722,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;
@@ -15520,93 +18792,118 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
                 include?: ("etag" | "user")[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    CreatedAt?: (string) | (string)[];
-                    ActivityCode?: number | number[];
-                    UserId?: number | number[];
-                    Comment?: string | string[];
-                    EntityId?: number | number[];
-                    Screen?: string | string[];
-                    IPAddress?: string | string[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
-                /** @description Return only records whose `ActivityCode` compares so: `filter[ActivityCode][gte]=…`, `filter[ActivityCode][lte]=…`, `filter[ActivityCode][gt]=…`, `filter[ActivityCode][lt]=…`. */
-                "filter[ActivityCode]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`, `filter[UserId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[UserId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `Comment` compares so: `filter[Comment][gte]=…`, `filter[Comment][lte]=…`, `filter[Comment][gt]=…`, `filter[Comment][lt]=…`, `filter[Comment][prefix]=…`, `filter[Comment][contains]=…`, `filter[Comment][null]=…`, `filter[Comment][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[Comment]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`, `filter[EntityId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[EntityId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `Screen` compares so: `filter[Screen][gte]=…`, `filter[Screen][lte]=…`, `filter[Screen][gt]=…`, `filter[Screen][lt]=…`, `filter[Screen][prefix]=…`, `filter[Screen][contains]=…`, `filter[Screen][null]=…`, `filter[Screen][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[Screen]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`, `filter[IPAddress][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[IPAddress]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
+                /** @description Only records with this `ActivityCode`, or with any of several. */
+                "filter[ActivityCode]"?: number[];
+                /** @description Only records whose `ActivityCode` is this value or a greater one. */
+                "filter[ActivityCode][gte]"?: number;
+                /** @description Only records whose `ActivityCode` is this value or a smaller one. */
+                "filter[ActivityCode][lte]"?: number;
+                /** @description Only records whose `ActivityCode` is greater than this value. */
+                "filter[ActivityCode][gt]"?: number;
+                /** @description Only records whose `ActivityCode` is smaller than this value. */
+                "filter[ActivityCode][lt]"?: number;
+                /** @description Only records with this `UserId`, or with any of several. */
+                "filter[UserId]"?: number[];
+                /** @description Only records whose `UserId` is this value or a greater one. */
+                "filter[UserId][gte]"?: number;
+                /** @description Only records whose `UserId` is this value or a smaller one. */
+                "filter[UserId][lte]"?: number;
+                /** @description Only records whose `UserId` is greater than this value. */
+                "filter[UserId][gt]"?: number;
+                /** @description Only records whose `UserId` is smaller than this value. */
+                "filter[UserId][lt]"?: number;
+                /** @description With `true`, only records without a value in `UserId`; with `false`, only those with one. */
+                "filter[UserId][null]"?: boolean;
+                /** @description With `true`, beside another filter by `UserId`: also the records without a value in it. */
+                "filter[UserId][orNull]"?: boolean;
+                /** @description Only records with this `Comment`, or with any of several. */
+                "filter[Comment]"?: string[];
+                /** @description Only records whose `Comment` is this value or a greater one. */
+                "filter[Comment][gte]"?: string;
+                /** @description Only records whose `Comment` is this value or a smaller one. */
+                "filter[Comment][lte]"?: string;
+                /** @description Only records whose `Comment` is greater than this value. */
+                "filter[Comment][gt]"?: string;
+                /** @description Only records whose `Comment` is smaller than this value. */
+                "filter[Comment][lt]"?: string;
+                /** @description Only records whose `Comment` begins with this text, in any letter case. */
+                "filter[Comment][prefix]"?: string;
+                /** @description Only records whose `Comment` has this text somewhere, in any letter case. */
+                "filter[Comment][contains]"?: string;
+                /** @description With `true`, only records without a value in `Comment`; with `false`, only those with one. */
+                "filter[Comment][null]"?: boolean;
+                /** @description With `true`, beside another filter by `Comment`: also the records without a value in it. */
+                "filter[Comment][orNull]"?: boolean;
+                /** @description Only records with this `EntityId`, or with any of several. */
+                "filter[EntityId]"?: number[];
+                /** @description Only records whose `EntityId` is this value or a greater one. */
+                "filter[EntityId][gte]"?: number;
+                /** @description Only records whose `EntityId` is this value or a smaller one. */
+                "filter[EntityId][lte]"?: number;
+                /** @description Only records whose `EntityId` is greater than this value. */
+                "filter[EntityId][gt]"?: number;
+                /** @description Only records whose `EntityId` is smaller than this value. */
+                "filter[EntityId][lt]"?: number;
+                /** @description With `true`, only records without a value in `EntityId`; with `false`, only those with one. */
+                "filter[EntityId][null]"?: boolean;
+                /** @description With `true`, beside another filter by `EntityId`: also the records without a value in it. */
+                "filter[EntityId][orNull]"?: boolean;
+                /** @description Only records with this `Screen`, or with any of several. */
+                "filter[Screen]"?: string[];
+                /** @description Only records whose `Screen` is this value or a greater one. */
+                "filter[Screen][gte]"?: string;
+                /** @description Only records whose `Screen` is this value or a smaller one. */
+                "filter[Screen][lte]"?: string;
+                /** @description Only records whose `Screen` is greater than this value. */
+                "filter[Screen][gt]"?: string;
+                /** @description Only records whose `Screen` is smaller than this value. */
+                "filter[Screen][lt]"?: string;
+                /** @description Only records whose `Screen` begins with this text, in any letter case. */
+                "filter[Screen][prefix]"?: string;
+                /** @description Only records whose `Screen` has this text somewhere, in any letter case. */
+                "filter[Screen][contains]"?: string;
+                /** @description With `true`, only records without a value in `Screen`; with `false`, only those with one. */
+                "filter[Screen][null]"?: boolean;
+                /** @description With `true`, beside another filter by `Screen`: also the records without a value in it. */
+                "filter[Screen][orNull]"?: boolean;
+                /** @description Only records with this `IPAddress`, or with any of several. */
+                "filter[IPAddress]"?: string[];
+                /** @description Only records whose `IPAddress` is this value or a greater one. */
+                "filter[IPAddress][gte]"?: string;
+                /** @description Only records whose `IPAddress` is this value or a smaller one. */
+                "filter[IPAddress][lte]"?: string;
+                /** @description Only records whose `IPAddress` is greater than this value. */
+                "filter[IPAddress][gt]"?: string;
+                /** @description Only records whose `IPAddress` is smaller than this value. */
+                "filter[IPAddress][lt]"?: string;
+                /** @description Only records whose `IPAddress` begins with this text, in any letter case. */
+                "filter[IPAddress][prefix]"?: string;
+                /** @description Only records whose `IPAddress` has this text somewhere, in any letter case. */
+                "filter[IPAddress][contains]"?: string;
+                /** @description With `true`, only records without a value in `IPAddress`; with `false`, only those with one. */
+                "filter[IPAddress][null]"?: boolean;
+                /** @description With `true`, beside another filter by `IPAddress`: also the records without a value in it. */
+                "filter[IPAddress][orNull]"?: boolean;
             };
             header?: {
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
@@ -15647,31 +18944,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the entry, which the service chooses. */
-                        Id: number;
-                        /**
-                         * Format: date-time
-                         * @description When the entry was stored: the time at which its request began. An entry appears when that request has ended, so it may have an earlier time than one that you have read: to receive new entries, read `GET /api/v1/Changes`.
-                         */
-                        CreatedAt: string;
-                        /** @description What happened, as a number. Your programs decide what the numbers mean. */
-                        ActivityCode: number;
-                        /** @description The number of the user who did it. Without it, a new entry names the caller. */
-                        UserId: number | null;
-                        /** @description A text about the activity, of several lines; null if there is none. */
-                        Comment: string | null;
-                        /** @description The `Id` of the entity that the activity is about; null if it is about none. */
-                        EntityId: number | null;
-                        /** @description The screen of your program where it happened; null if it is not known. */
-                        Screen: string | null;
-                        /** @description The address of the client. Without it, a new entry has the address that the request came from. */
-                        IPAddress: string | null;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                        /** @description The name of the user, with `include=user`. */
-                        UserName?: string | null;
-                    }[];
+                    "application/json": components["schemas"]["ActivityListItem"][];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
@@ -15703,29 +18976,7 @@ export interface operations {
                  *       "Screen": "Orders"
                  *     }
                  */
-                "application/json": {
-                    /** @description What happened, as a number. Your programs decide what the numbers mean. */
-                    ActivityCode: number;
-                    /** @description The number of the user who did it. Without it, a new entry names the caller. */
-                    UserId?: number | null;
-                    /**
-                     * @description The `Id` of the entity that the activity is about; null if it is about none.
-                     * @default null
-                     */
-                    EntityId?: number | null;
-                    /**
-                     * @description A text about the activity, of several lines; null if there is none.
-                     * @default null
-                     */
-                    Comment?: string | null;
-                    /**
-                     * @description The screen of your program where it happened; null if it is not known.
-                     * @default null
-                     */
-                    Screen?: string | null;
-                    /** @description The address of the client. Without it, a new entry has the address that the request came from. */
-                    IPAddress?: string | null;
-                };
+                "application/json": components["schemas"]["PostActivityBody"];
             };
         };
         responses: {
@@ -15796,81 +19047,100 @@ export interface operations {
                 bom?: boolean;
                 /** @description What the records have beside their fields: `etag` adds `ETag`, the tag that a read of the record has, to each record. `user` adds `UserName`, the name of the user that `UserId` stands for, to each record. CSV ignores it. */
                 include?: ("etag" | "user")[];
-                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field, any of the values: `filter[Field]=one&filter[Field]=other`. A list of ids has the value among them. */
-                filter?: {
-                    Id?: number | number[];
-                    CreatedAt?: (string) | (string)[];
-                    UserId?: number | number[];
-                    UserGuid?: string | string[];
-                    Action?: ("create" | "update" | "delete") | ("create" | "update" | "delete")[];
-                    Resource?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey" | "Factor" | "IdentityProvider" | "Identity") | ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey" | "Factor" | "IdentityProvider" | "Identity")[];
-                    Key?: string | string[];
-                    IPAddress?: string | string[];
-                    TraceId?: string | string[];
-                };
-                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
-                "filter[Id]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                };
-                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
-                "filter[CreatedAt]"?: {
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lte?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    gt?: string;
-                    /** @description A time, or a date alone: that day in UTC. */
-                    lt?: string;
-                };
-                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`, `filter[UserId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[UserId]"?: {
-                    gte?: number;
-                    lte?: number;
-                    gt?: number;
-                    lt?: number;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `UserGuid` compares so: `filter[UserGuid][null]=…`, `filter[UserGuid][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[UserGuid]"?: {
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `Key` compares so: `filter[Key][gte]=…`, `filter[Key][lte]=…`, `filter[Key][gt]=…`, `filter[Key][lt]=…`, `filter[Key][prefix]=…`, `filter[Key][contains]=…`. */
-                "filter[Key]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                };
-                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`, `filter[IPAddress][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[IPAddress]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
-                /** @description Return only records whose `TraceId` compares so: `filter[TraceId][gte]=…`, `filter[TraceId][lte]=…`, `filter[TraceId][gt]=…`, `filter[TraceId][lt]=…`, `filter[TraceId][prefix]=…`, `filter[TraceId][contains]=…`, `filter[TraceId][null]=…`, `filter[TraceId][orNull]=…`. `orNull=true` beside another one adds the records without a value. */
-                "filter[TraceId]"?: {
-                    gte?: string;
-                    lte?: string;
-                    gt?: string;
-                    lt?: string;
-                    prefix?: string;
-                    contains?: string;
-                    null?: boolean;
-                    orNull?: boolean;
-                };
+                /** @description Only records with this `Id`, or with any of several. */
+                "filter[Id]"?: number[];
+                /** @description Only records whose `Id` is this value or a greater one. */
+                "filter[Id][gte]"?: number;
+                /** @description Only records whose `Id` is this value or a smaller one. */
+                "filter[Id][lte]"?: number;
+                /** @description Only records whose `Id` is greater than this value. */
+                "filter[Id][gt]"?: number;
+                /** @description Only records whose `Id` is smaller than this value. */
+                "filter[Id][lt]"?: number;
+                /** @description Only records with this `CreatedAt`, or with any of several. */
+                "filter[CreatedAt]"?: (string)[];
+                /** @description Only records whose `CreatedAt` is this value or a greater one. */
+                "filter[CreatedAt][gte]"?: string;
+                /** @description Only records whose `CreatedAt` is this value or a smaller one. */
+                "filter[CreatedAt][lte]"?: string;
+                /** @description Only records whose `CreatedAt` is greater than this value. */
+                "filter[CreatedAt][gt]"?: string;
+                /** @description Only records whose `CreatedAt` is smaller than this value. */
+                "filter[CreatedAt][lt]"?: string;
+                /** @description Only records with this `UserId`, or with any of several. */
+                "filter[UserId]"?: number[];
+                /** @description Only records whose `UserId` is this value or a greater one. */
+                "filter[UserId][gte]"?: number;
+                /** @description Only records whose `UserId` is this value or a smaller one. */
+                "filter[UserId][lte]"?: number;
+                /** @description Only records whose `UserId` is greater than this value. */
+                "filter[UserId][gt]"?: number;
+                /** @description Only records whose `UserId` is smaller than this value. */
+                "filter[UserId][lt]"?: number;
+                /** @description With `true`, only records without a value in `UserId`; with `false`, only those with one. */
+                "filter[UserId][null]"?: boolean;
+                /** @description With `true`, beside another filter by `UserId`: also the records without a value in it. */
+                "filter[UserId][orNull]"?: boolean;
+                /** @description Only records with this `UserGuid`, or with any of several. */
+                "filter[UserGuid]"?: string[];
+                /** @description With `true`, only records without a value in `UserGuid`; with `false`, only those with one. */
+                "filter[UserGuid][null]"?: boolean;
+                /** @description With `true`, beside another filter by `UserGuid`: also the records without a value in it. */
+                "filter[UserGuid][orNull]"?: boolean;
+                /** @description Only records with this `Action`, or with any of several. */
+                "filter[Action]"?: ("create" | "update" | "delete")[];
+                /** @description Only records with this `Resource`, or with any of several. */
+                "filter[Resource]"?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey" | "Factor" | "IdentityProvider" | "Identity")[];
+                /** @description Only records with this `Key`, or with any of several. */
+                "filter[Key]"?: string[];
+                /** @description Only records whose `Key` is this value or a greater one. */
+                "filter[Key][gte]"?: string;
+                /** @description Only records whose `Key` is this value or a smaller one. */
+                "filter[Key][lte]"?: string;
+                /** @description Only records whose `Key` is greater than this value. */
+                "filter[Key][gt]"?: string;
+                /** @description Only records whose `Key` is smaller than this value. */
+                "filter[Key][lt]"?: string;
+                /** @description Only records whose `Key` begins with this text, in any letter case. */
+                "filter[Key][prefix]"?: string;
+                /** @description Only records whose `Key` has this text somewhere, in any letter case. */
+                "filter[Key][contains]"?: string;
+                /** @description Only records with this `IPAddress`, or with any of several. */
+                "filter[IPAddress]"?: string[];
+                /** @description Only records whose `IPAddress` is this value or a greater one. */
+                "filter[IPAddress][gte]"?: string;
+                /** @description Only records whose `IPAddress` is this value or a smaller one. */
+                "filter[IPAddress][lte]"?: string;
+                /** @description Only records whose `IPAddress` is greater than this value. */
+                "filter[IPAddress][gt]"?: string;
+                /** @description Only records whose `IPAddress` is smaller than this value. */
+                "filter[IPAddress][lt]"?: string;
+                /** @description Only records whose `IPAddress` begins with this text, in any letter case. */
+                "filter[IPAddress][prefix]"?: string;
+                /** @description Only records whose `IPAddress` has this text somewhere, in any letter case. */
+                "filter[IPAddress][contains]"?: string;
+                /** @description With `true`, only records without a value in `IPAddress`; with `false`, only those with one. */
+                "filter[IPAddress][null]"?: boolean;
+                /** @description With `true`, beside another filter by `IPAddress`: also the records without a value in it. */
+                "filter[IPAddress][orNull]"?: boolean;
+                /** @description Only records with this `TraceId`, or with any of several. */
+                "filter[TraceId]"?: string[];
+                /** @description Only records whose `TraceId` is this value or a greater one. */
+                "filter[TraceId][gte]"?: string;
+                /** @description Only records whose `TraceId` is this value or a smaller one. */
+                "filter[TraceId][lte]"?: string;
+                /** @description Only records whose `TraceId` is greater than this value. */
+                "filter[TraceId][gt]"?: string;
+                /** @description Only records whose `TraceId` is smaller than this value. */
+                "filter[TraceId][lt]"?: string;
+                /** @description Only records whose `TraceId` begins with this text, in any letter case. */
+                "filter[TraceId][prefix]"?: string;
+                /** @description Only records whose `TraceId` has this text somewhere, in any letter case. */
+                "filter[TraceId][contains]"?: string;
+                /** @description With `true`, only records without a value in `TraceId`; with `false`, only those with one. */
+                "filter[TraceId][null]"?: boolean;
+                /** @description With `true`, beside another filter by `TraceId`: also the records without a value in it. */
+                "filter[TraceId][orNull]"?: boolean;
             };
             header?: {
                 /** @description `count=exact`: the response says in `Content-Range` how many records the list has in all its pages. */
@@ -15917,44 +19187,7 @@ export interface operations {
                      *       }
                      *     ]
                      */
-                    "application/json": {
-                        /** @description The number of the entry: later entries have higher numbers. */
-                        Id: number;
-                        /**
-                         * Format: date-time
-                         * @description When the change was made: the time at which its request began. An entry appears when that request has ended, so it may have an earlier time than one that you have read: to receive new changes, read `GET /api/v1/Changes`.
-                         */
-                        CreatedAt: string;
-                        /** @description The number of the user who made the change; null for a change of the operator. */
-                        UserId: number | null;
-                        /** @description The guid of the user who made the change; null for a change of the operator. */
-                        UserGuid: string | null;
-                        /**
-                         * @description What was done with the record.
-                         * @enum {string}
-                         */
-                        Action: "create" | "update" | "delete";
-                        /** @description The name of the resource, such as `Country`. */
-                        Resource: string;
-                        /** @description The id or the code of the record. */
-                        Key: string;
-                        /** @description The fields of the record before the change; null if it was created. */
-                        Before: {
-                            [key: string]: unknown;
-                        } | null;
-                        /** @description The fields of the record after the change; null if it was deleted. */
-                        After: {
-                            [key: string]: unknown;
-                        } | null;
-                        /** @description The address that the request came from; null for a change of the operator. */
-                        IPAddress: string | null;
-                        /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
-                        TraceId: string | null;
-                        /** @description The `ETag` of the record, with `include=etag`. */
-                        ETag?: string;
-                        /** @description The name of the user, with `include=user`. */
-                        UserName?: string | null;
-                    }[];
+                    "application/json": components["schemas"]["AuditEntryListItem"][];
                 };
             };
             400: components["responses"]["Problem400-validation_failed-invalid_request"];
@@ -15977,7 +19210,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
-                /** @description The id of the record. */
+                /**
+                 * @description The id of the record.
+                 * @example 1
+                 */
                 id: number;
             };
             cookie?: never;

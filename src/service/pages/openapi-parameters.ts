@@ -77,14 +77,16 @@ function pathParameters({ path }: TenantRoute, routes: readonly TenantRoute[]): 
 /**
  * The schema and an example of a parameter of a path: those of the field that it names in the
  * records of the list.
- * @param before the path before the parameter: the path of that list, or of its records by code
+ * @param before the path before the parameter: that of the list, or one that begins with it
  */
 function fieldOfPath(name: string, before: string, routes: readonly TenantRoute[]): Json {
-  const listPath = name === 'entityId' ? entitiesPath : before.replace(/\/code$/, '');
-  const list = routes.find(
+  const lists = routes.filter(
     ({ method, path, response }) =>
-      method === 'GET' && path === listPath && response instanceof z.ZodArray,
+      method === 'GET' &&
+      (name === 'entityId' ? path === entitiesPath : before.startsWith(path)) &&
+      response instanceof z.ZodArray,
   );
+  const list = lists.toSorted((one, other) => other.path.length - one.path.length)[0];
   const view = list?.response && itemOf(list.response);
   if (!(view instanceof z.ZodObject)) throw new Error(`no list has what :${name} names`);
 

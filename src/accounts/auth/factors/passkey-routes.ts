@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { addedBy } from '../../../control/former-builds.ts';
-import { isUuid } from '../../../lib/http/request/uuid.ts';
 import { guid } from '../../../lib/http/request/fields.ts';
+import { isUuid } from '../../../lib/http/request/uuid.ts';
 import { problem } from '../../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import type { RequestContext } from '../../../tenancy/request-context.ts';
