@@ -15,7 +15,7 @@ import { readWorldTemplate } from './world-template.ts';
 /** What a provider knows of a person, as claims of its ID tokens. */
 export type PersonClaims = { readonly sub: string } & Readonly<Record<string, unknown>>;
 
-/** The ways in which a provider answers wrongly when it is asked for its description or keys. */
+/** The ways in which a provider answers wrongly that is asked for its description or keys. */
 export type WrongAnswer =
   | 'silent'
   | 'slow'
@@ -151,6 +151,9 @@ export async function startProvider(): Promise<TestProvider> {
       sid: null,
     },
     conformIdTokenClaims: false,
+    // The service of a test is at an address that the provider's own guard refuses.
+    fetch: (url, { method = 'GET', headers = {}, body = null } = {}) =>
+      fetch(url, { method, headers, body }),
     clientBasedCORS: (_ctx, origin) => origins.has(origin),
     features: {
       devInteractions: { enabled: false },

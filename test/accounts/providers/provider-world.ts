@@ -5,7 +5,7 @@ import type { PersonClaims, TestProvider } from '../../support/identity-provider
 import { controlSql, type TestTenant, type World } from '../../support/world.ts';
 
 export const providersPath = '/api/v1/IdentityProviders';
-export const exchangePath = '/api/v1/auth/exchange';
+const exchangePath = '/api/v1/auth/exchange';
 export const identitiesPath = '/api/v1/auth/identities';
 
 /** A provider as a tenant has configured it. */

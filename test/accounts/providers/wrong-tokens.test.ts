@@ -1,0 +1,155 @@
+import { expect } from 'chai';
+import { startProvider, type WrongAnswer } from '../../support/identity-provider.ts';
+import { use, useEach } from '../../support/use.ts';
+import { controlSql, createWorld } from '../../support/world.ts';
+import { addSampleUser } from '../auth/sample-users.ts';
+import { expectProblem } from '../people/people-world.ts';
+import { newPerson, signInWorld } from './provider-world.ts';
+
+const nowS = (): number => Math.floor(Date.now() / 1_000);
+
+describe('an exchange of a token that is wrong', () => {
+  const provider = use(startProvider);
+  const world = use(() => createWorld({ TRUSTED_PROVIDERS: provider.trusted }));
+  const person = newPerson();
+
+  before(async () => {
+    const people = signInWorld(world, provider);
+    for (const tenant of [world.acme, world.globex]) {
+      await people.configure(tenant);
+      await people.link(await world.login(tenant, await addSampleUser(world, tenant)), person);
+    }
+  });
+
+  const exchange = (token: string, tenant = world.acme, url = world.url) =>
+    signInWorld(world, provider).exchange(token, tenant, url);
+  const sign = (changes: object = {}, options = {}) =>
+    provider.sign(provider.claims(person.sub, { ...changes }), options);
+
+  const wrong: readonly [title: string, token: () => Promise<string>][] = [
+    ['of an unknown person', () => provider.signIn(newPerson())],
+    ['signed by another key', () => sign({}, { key: 'other' })],
+    ['of another issuer by one letter', () => sign({ iss: `${provider.issuer}0` })],
+    ['with an audience beside ours', () => sign({ aud: [provider.clientIds[0], 'somebody'] })],
+    ['for another client', () => provider.signIn(person, { clientId: provider.clientIds[1] })],
+    ['with a foreign authorized party', () => sign({ azp: 'somebody' })],
+    ['that has expired', () => sign({ exp: nowS() - 1 })],
+    ['from tomorrow', () => sign({ iat: nowS() + 86_400, exp: nowS() + 90_000 })],
+    ['of a clock that is five minutes fast', () => sign({ iat: nowS() + 300 })],
+    ['without a nonce', () => provider.signIn(person, { nonce: null })],
+    ['that is a logout token', () => provider.sign(provider.logoutClaims({ sub: person.sub }))],
+    ['that is an access token', () => provider.accessToken(person)],
+    ['that is a text', async () => 'a text'],
+  ];
+  for (const [title, token] of wrong) {
+    it(`a token ${title} gets the one 401 of all wrong tokens, and opens no session`, async () => {
+      const [before] = await controlSql<{ count: string }>(world, 'select count(*) from sessions');
+
+      const refused = await exchange(await token());
+
+      expectProblem(refused, 401, 'invalid_id_token');
+      const { traceId: _, ...same } = refused.body;
+      const { traceId: __, ...plain } = (await exchange('another text')).body;
+      expect(same).to.deep.equal(plain);
+      const [after] = await controlSql<{ count: string }>(world, 'select count(*) from sessions');
+      expect(after?.count).to.equal(before?.count);
+    });
+  }
+
+  it('a token is good once, whether it is sent again to its tenant or to another one', async () => {
+    const token = await provider.signIn(person);
+
+    expect((await exchange(token)).status).to.equal(200);
+
+    expectProblem(await exchange(token), 401, 'invalid_id_token');
+    expectProblem(await exchange(token, world.globex), 401, 'invalid_id_token');
+  });
+
+  it('a token that two processes get at once opens one session', async () => {
+    const { url } = await world.startAnotherServer();
+    const token = await provider.signIn(person);
+
+    const answers = await Promise.all(
+      [world.url, url, world.url, url].map(each => exchange(token, world.acme, each)),
+    );
+
+    expect(answers.map(({ status }) => status).sort()).to.deep.equal([200, 401, 401, 401]);
+  });
+
+  it('a token at two tenants at once opens a session of one of them', async () => {
+    const token = await provider.signIn(person);
+
+    const answers = await Promise.all([exchange(token, world.acme), exchange(token, world.globex)]);
+
+    expect(answers.map(({ status }) => status).sort()).to.deep.equal([200, 401]);
+  });
+
+  it('no line of the log has a token, and the line of a refused one has the reason', async () => {
+    const token = await sign({ nonce: undefined });
+
+    await exchange(token);
+
+    const line = world.logs.find(
+      each => each.includes('id_token_refused') && each.includes('"nonce"'),
+    );
+    expect(line).to.be.a('string');
+    expect(world.logs.filter(each => each.includes(token))).to.deep.equal([]);
+  });
+
+  it('a token of a new key is exchanged after the provider has rotated its keys', async () => {
+    await provider.rotateKeys();
+    world.clock.offsetSeconds += 61; // keys of a token are fetched again once a minute
+    const token = await sign({ iat: nowS() + 61, exp: nowS() + 661 });
+
+    const answer = await exchange(token);
+    world.clock.offsetSeconds = 0;
+
+    expect(answer.status, JSON.stringify(answer.body)).to.equal(200);
+  });
+});
+
+describe('an exchange while the provider is sick', () => {
+  const provider = use(startProvider);
+  const world = useEach(() => createWorld({ TRUSTED_PROVIDERS: provider.trusted }));
+  const person = newPerson();
+
+  beforeEach(async () => {
+    provider.answer(undefined);
+    const people = signInWorld(world, provider);
+    await people.configure(world.acme);
+    await people.link(await world.login(world.acme), person);
+  });
+  afterEach(() => provider.answer(undefined));
+
+  const sick: readonly [WrongAnswer, string][] = [
+    ['error', 'status'],
+    ['html', 'not_json'],
+    ['large', 'too_large'],
+    ['redirect', 'redirect'],
+    ['many-keys', 'too_many_keys'],
+  ];
+  for (const [how, reason] of sick) {
+    it(`a provider that answers wrongly (${how}) makes a sign-in 503, with the reason ${reason} in the log`, async () => {
+      const token = await provider.signIn(person);
+      const { url } = await world.startAnotherServer(); // it has no keys yet
+      provider.answer(how);
+
+      const refused = await signInWorld(world, provider).exchange(token, world.acme, url);
+
+      expectProblem(refused, 503, 'unavailable');
+      expect(refused.headers.get('retry-after')).to.match(/^\d+$/);
+      const line = world.logs.find(each => each.includes(`"reason":"${reason}"`));
+      expect(line).to.include('provider_unavailable');
+    });
+  }
+
+  it('people whose provider is away sign in by the keys that are known, and others log in as ever', async () => {
+    const token = await provider.signIn(person);
+    provider.answer('error');
+
+    const answer = await signInWorld(world, provider).exchange(token);
+
+    expect(answer.status).to.equal(200);
+    expect((await (await world.login(world.globex)).get('/api/v1/auth/me')).status).to.equal(200);
+  });
+});
