@@ -8,6 +8,7 @@ export const addedBy = {
   secondFactors: '0004-second-factors',
   passkeys: '0007-passkeys',
   identityProviders: '0010-identity-providers',
+  signInRules: '0011-sign-in-rules',
 } as const;
 
 const formerBuild = `

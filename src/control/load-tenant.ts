@@ -18,8 +18,12 @@ export interface TenantLoaderOptions {
 
 /** A tenant as it is stored. */
 interface TenantRow
-  extends Omit<TenantRecord, 'appUrl' | 'serverIdentity' | 'databaseUrl' | 'keys' | 'activeKid'> {
+  extends Omit<
+    TenantRecord,
+    'appUrl' | 'passwordUsers' | 'serverIdentity' | 'databaseUrl' | 'keys' | 'activeKid'
+  > {
   readonly appUrl: string | null;
+  readonly passwordUsers: readonly number[] | null;
   readonly serverIdentity: string | null;
   readonly roleName: string;
   readonly rolePassword: Buffer;
@@ -34,6 +38,8 @@ const tenants = `
   select t.id::float8 as id, t.guid, t.slug, t.name,
          array(select slug from tenant_slugs where tenant_guid = t.guid and alias_until is not null) as "formerSlugs",
          app_id as "appId", app_url as "appUrl", passkey_origins as "passkeyOrigins", features, t.status,
+         (select to_json(except_users) from sign_in_rules
+           where tenant_id = t.id and password_logins = 'refused') as "passwordUsers",
          isolated as "isIsolated", schema_version as "schemaVersion", compatible_from as "compatibleFrom",
          database_name as "databaseName", role_name as "roleName", role_password as "rolePassword",
          s.name as "serverName", s.address as "serverAddress", s.identity as "serverIdentity",
@@ -115,6 +121,7 @@ function openTenant(
   return {
     ...tenant,
     appUrl: tenant.appUrl ?? undefined,
+    passwordUsers: tenant.passwordUsers ? new Set(tenant.passwordUsers) : undefined,
     serverIdentity: tenant.serverIdentity ?? undefined,
     databaseUrl: databaseUrl(serverUrl, tenant.databaseName, { user: roleName, password }),
     keys: new Map(keys.map(({ kid, secret }) => [kid, openKey(kid, secret, guid, secrets)])),

@@ -22,6 +22,8 @@ export interface TenantRecord extends SchemaVersion {
   readonly appUrl: string | undefined;
   /** The origins of pages with passkeys, beside that of `appUrl`. */
   readonly passkeyOrigins: readonly string[];
+  /** The users who alone may log in by a password or a passkey; undefined: everybody. */
+  readonly passwordUsers: ReadonlySet<number> | undefined;
   readonly features: readonly string[];
   readonly status: TenantStatus;
   /** True for a tenant that sends no mail, and whose legacy clients get no access. */

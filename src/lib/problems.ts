@@ -85,6 +85,7 @@ export type UnauthorizedReason =
   | 'session'
   | 'user'
   | 'second_factor'
+  | 'sign_in_rule'
   | 'id_token'
   | 'legacy_token'
   | 'program_key'

@@ -4,6 +4,7 @@ import { roleRoutes, userRoutes } from '../accounts/people/people-routes.ts';
 import { keyRoutes } from '../accounts/programs/key-routes.ts';
 import { programRoutes } from '../accounts/programs/program-routes.ts';
 import { providerRoutes } from '../accounts/providers/provider-routes.ts';
+import { signInRuleRoutes } from '../accounts/providers/sign-in-rules.ts';
 import { activityRoutes } from '../sales/activity/activity.ts';
 import { auditRoutes } from '../sales/audit/audit-log.ts';
 import { changeRoutes } from '../sales/events/change-routes.ts';
@@ -29,6 +30,7 @@ export function apiRoutes(parts: RouteServices): TenantRoute[] {
     ...roleRoutes(parts),
     ...programRoutes(parts),
     ...providerRoutes(parts),
+    ...signInRuleRoutes(parts),
     ...keyRoutes(parts),
     ...resources.flatMap(resource => resource.routes),
     ...importRoutes(parts),

@@ -95,6 +95,7 @@ export async function createServices(options: ServiceOptions) {
       log: options.log,
       trustedReceivers: options.config.trustedReceivers,
       trustedProviders: options.config.trustedProviders,
+      appUrl: options.config.appUrl,
       mailRate: options.config.rateLimits.mails,
       passwordMinLength: options.config.passwordMinLength,
       ...control,

@@ -1,4 +1,5 @@
 import type { Directory } from '../control/directory.ts';
+import { isSignInAllowed } from '../control/password-logins.ts';
 import type { RoleRecord, SessionRecord, TenantRecord, UserRecord } from '../control/records.ts';
 import type { Scope } from '../control/scopes.ts';
 import { hasFeature } from '../control/tenant-features.ts';
@@ -77,6 +78,7 @@ export async function findCallerLoss(
   const { program, sessionId } = caller;
   const session = sessionId ? await directory.session(sessionId) : undefined;
   if (session && lacksSecondFactor(session, role)) return 'login';
+  if (session && !isSignInAllowed(tenant, session)) return 'login';
   if (program && !isAdmitted(parseNetworks(user.networks), program.address)) return 'login';
   if (!isSameScope(user, caller)) return 'rights';
   return [...permissions].every(permission => role.permissions.has(permission))

@@ -298,6 +298,7 @@ describe('the data of the own entity', () => {
     '/api/v1/Users/{id}': [403, 404, 200], // one of the head office
     '/api/v1/Webhooks': [403, 403, 200],
     '/api/v1/Webhooks/{id}': [403, 403, 404],
+    '/api/v1/auth/sign-in-rules': [403, 403, 200],
     '/api/v1/Webhooks/{id}/Deliveries': [403, 403, 404],
     '/api/v1/Webhooks/{id}/Waiting': [403, 403, 404],
   };

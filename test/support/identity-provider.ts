@@ -33,7 +33,7 @@ export interface SignOptions {
   readonly key?: 'present' | 'other' | Uint8Array;
 }
 
-export interface SignInOptions {
+interface SignInOptions {
   readonly clientId?: string;
   /** Null: none. */
   readonly nonce?: string | null;

@@ -39,4 +39,6 @@ export interface AuthServices {
   providers: Pick<Providers, 'verifyIdToken' | 'verifyLogoutToken'>;
   /** The setting `TRUSTED_PROVIDERS`. */
   trustedProviders: readonly TrustedProvider[];
+  /** The setting `APP_URL`: the address of the pages of all tenants; undefined: there is none. */
+  appUrl: string | undefined;
 }

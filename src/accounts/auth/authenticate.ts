@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { ApiClient } from '../../control/control-entities.ts';
 import type { Directory } from '../../control/directory.ts';
 import { hashOfLegacyToken } from '../../control/legacy-token.ts';
+import { isSignInAllowed } from '../../control/password-logins.ts';
 import type {
   LegacyTokenRecord,
   ProgramKeyRecord,
@@ -109,6 +110,7 @@ async function identify(
 
   const { user, role } = found;
   if (lacksSecondFactor(session, role)) throw invalidToken('second_factor');
+  if (!isSignInAllowed(tenant, session)) throw invalidToken('sign_in_rule');
 
   const endsAt = endOfSession(session, claims);
   const credentials = {

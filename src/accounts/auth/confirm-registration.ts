@@ -1,8 +1,10 @@
 import { setActor, transactControl } from '../../control/database.ts';
+import type { TenantRecord } from '../../control/records.ts';
 import type { Deadline } from '../../lib/runtime/deadline.ts';
 import { type LinkTenant, useLink, withdrawRegistrationsOf } from '../mails/use-link.ts';
 import type { AuthServices } from './auth-services.ts';
 import { rememberNetwork } from './login-networks.ts';
+import { passwordsRefused } from './new-password.ts';
 
 const takeRegistration = `
   delete from registrations where delivery_id = $1
@@ -25,14 +27,17 @@ interface Registration {
  * sent the registration has created the user.
  * @returns false when the token was used, has expired, or belongs to another tenant, or the
  *   user is confirmed already or disabled
+ * @throws {Problem} `wrong_state` when the tenant refuses passwords
  */
-export function confirmRegistration(
+export async function confirmRegistration(
   { control, secrets }: Pick<AuthServices, 'control' | 'secrets'>,
-  tenant: LinkTenant,
+  tenant: LinkTenant & Pick<TenantRecord, 'passwordUsers'>,
   token: string,
   network: string,
   deadline: Deadline,
 ): Promise<boolean> {
+  if (tenant.passwordUsers) throw passwordsRefused();
+
   return transactControl(
     control,
     async query => {

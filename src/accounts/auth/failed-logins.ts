@@ -15,6 +15,7 @@ const rowsPerHour = 20;
 const reasonsOfOne = [
   'wrong_password',
   'account_inactive',
+  'password_refused',
   'invalid_code',
   'invalid_passkey',
   'identity_held',

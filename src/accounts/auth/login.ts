@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { queryControl } from '../../control/database.ts';
+import { isSignInAllowed, mayUsePassword } from '../../control/password-logins.ts';
 import { email } from '../../lib/http/request/email.ts';
 import { bodyLimits } from '../../lib/http/route.ts';
 import { isObject } from '../../lib/narrow.ts';
@@ -118,9 +119,11 @@ export function login(services: AuthServices): TenantRoute {
         );
         const matches = await passwords.verify(found?.hash, password, requester);
         const userId = found && Number(found.id);
+        const isRefused = userId !== undefined && !mayUsePassword(tenant, userId);
         const isWrong = found?.mayLogIn && !matches;
-        failed = { userId, reason: isWrong ? 'wrong_password' : 'account_inactive' };
-        if (!found?.mayLogIn || !matches) break;
+        const reason = isWrong ? 'wrong_password' : 'account_inactive';
+        failed = { userId, reason: isRefused ? 'password_refused' : reason };
+        if (isRefused || !found?.mayLogIn || !matches) break;
 
         const holder = await loadTokenHolder(services, context, Number(found.id));
         if (!holder) break;
@@ -202,6 +205,9 @@ export function refresh(services: AuthServices): TenantRoute {
       if (!holder) throw problem('invalid_refresh_token', { reason: session ? 'user' : 'session' });
       if (lacksSecondFactor(session, holder.role)) {
         throw problem('invalid_refresh_token', { reason: 'second_factor' });
+      }
+      if (!isSignInAllowed(tenant, session)) {
+        throw problem('invalid_refresh_token', { reason: 'sign_in_rule' });
       }
 
       const rotation = await rotateSession(control, tenant.id, token, context.deadline);

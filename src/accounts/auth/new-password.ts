@@ -27,6 +27,13 @@ export function minPasswordLength(installation: number, hasFactor: boolean): num
   return hasFactor ? passwordLength.min : installation;
 }
 
+/** The problem of a password that a tenant refuses to let anybody log in with. */
+export function passwordsRefused() {
+  return problem('wrong_state', {
+    detail: 'This tenant accepts no passwords: its people sign in at their provider.',
+  });
+}
+
 /**
  * True for a password that is shorter than a new one of an account without a second factor has
  * to be.

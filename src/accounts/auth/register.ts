@@ -20,6 +20,7 @@ import {
   minPasswordLength,
   newPassword,
   passwordRules,
+  passwordsRefused,
   requireNewPassword,
 } from './new-password.ts';
 
@@ -51,7 +52,7 @@ export function register(services: AuthServices): TenantRoute {
     path: '/api/v1/auth/register',
     access: 'optional',
     rateLimit: 'account',
-    problems: ['forbidden'],
+    problems: ['forbidden', 'wrong_state'],
     tag: 'Authentication',
     summary: 'Add a user, who receives a mail to confirm the address',
     description:
@@ -108,7 +109,8 @@ async function requireMayRegister(
   context: RequestContext,
 ): Promise<void> {
   if (!context.optionalCaller) {
-    if (hasFeature(context.tenant, 'selfRegistration')) return;
+    const { tenant } = context;
+    if (hasFeature(tenant, 'selfRegistration') && !tenant.passwordUsers) return;
     throw problem('unauthorized', {
       reason: 'no_token',
       headers: { 'WWW-Authenticate': 'Bearer' },
@@ -121,6 +123,7 @@ async function requireMayRegister(
     context.tenant.id,
   ]);
   requireMayGrant(member?.permissions ?? [], held);
+  if (context.tenant.passwordUsers) throw passwordsRefused();
 }
 
 /** The same problem for an unknown, used, expired or foreign token. */
@@ -136,6 +139,7 @@ export function confirm(services: AuthServices): TenantRoute {
     rateLimit: 'account',
     tag: 'Authentication',
     summary: 'Confirm an e-mail address',
+    problems: ['wrong_state'],
     description: 'Password and names become those of the registration that the token was sent for.',
     body: z.object({ token: z.string().min(1).describe('The token of the mail.') }),
     example: { token: 'the token of the mail' },

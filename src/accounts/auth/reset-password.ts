@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { type QueryControl, setActor, transactControl } from '../../control/database.ts';
+import { mayUsePassword } from '../../control/password-logins.ts';
 import { clientNetwork } from '../../lib/http/request/client-address.ts';
 import { email } from '../../lib/http/request/email.ts';
 import { bodyLimits } from '../../lib/http/route.ts';
@@ -12,12 +13,15 @@ import { recordSetPassword, useLink, withdrawRegistrationsOf } from '../mails/us
 import type { AuthServices } from './auth-services.ts';
 import { forgetWrongCodes } from './factors/check-code.ts';
 import { hashRequester } from './hash-queue.ts';
+import { acceptInvitation } from './identities/accept-invitation.ts';
+import { idTokenField } from './identities/id-token-field.ts';
 import { rememberNetwork } from './login-networks.ts';
 import {
   accountWords,
   minPasswordLength,
   newPassword,
   passwordRules,
+  passwordsRefused,
   requireNewPassword,
 } from './new-password.ts';
 import { acceptedResponse, invalidMailToken } from './register.ts';
@@ -36,12 +40,19 @@ const request = (services: AuthServices) =>
     newPassword: newPassword(services, true)
       .optional()
       .describe(`The password to set. ${passwordRules}`),
+    idToken: idTokenField
+      .optional()
+      .describe(
+        'In place of `newPassword`, with the token of an invitation: an ID token of a provider of ' +
+          'the tenant, with a `nonce`, at most ten minutes old. It is good once.',
+      ),
   });
 
 /**
  * Resets a password in two steps at one path. Step 1: an e-mail address requests a mail; the
  * response is the same for an unknown address. Step 2: the token of the mail sets the new
- * password. The token of an invitation sets the first one.
+ * password. The token of an invitation sets the first one, or links an identity at a provider
+ * in its place.
  */
 export function resetPassword(services: AuthServices): TenantRoute {
   return defineRoute({
@@ -56,28 +67,30 @@ export function resetPassword(services: AuthServices): TenantRoute {
       'the account is not ready for one, with what helps (see the guide, *Accounts*). With ' +
       '`newPassword` and `token` (from that mail, valid once, for an hour): 204, and all ' +
       'sessions of the user end. The token of an invitation (valid once, for 7 days) sets the ' +
-      'first password in the same way.',
+      'first password in the same way; with `idToken` in place of it, the person logs in by the ' +
+      'provider, with a further ID token (`POST /api/v1/auth/exchange`).',
     body: request(services),
     example: { email: 'you@example.com' },
     bodyLimit: bodyLimits.auth,
     response: acceptedResponse,
     status: 202,
     mayBeEmpty: true,
+    problems: ['invalid_id_token', 'limit_reached', 'migration_pending', 'wrong_state'],
     handler: async ({ body }, context) => {
-      const { email, token, newPassword } = body;
+      const { email, token, newPassword, idToken } = body;
+      const errors = errorsOfSteps(name => body[name] !== undefined);
+      if (Object.keys(errors).length > 0) throw problem('validation_failed', { errors });
 
-      if (email !== undefined && token === undefined && newPassword === undefined) {
+      if (email !== undefined) {
         await requestReset(services, context, email);
         return { status: 'accepted' as const };
       }
 
-      const errors = errorsOfSteps(name => body[name] !== undefined);
-      if (token === undefined || newPassword === undefined || Object.keys(errors).length > 0) {
-        throw problem('validation_failed', { errors });
-      }
-
-      const isSet = await setPasswordByLink(services, context, token, newPassword);
-      if (!isSet) throw invalidMailToken();
+      const isUsed =
+        idToken === undefined
+          ? await setPasswordByLink(services, context, token ?? '', newPassword ?? '')
+          : await acceptInvitation(services, context, token ?? '', idToken);
+      if (!isUsed) throw invalidMailToken();
 
       return undefined;
     },
@@ -90,8 +103,9 @@ export function resetPassword(services: AuthServices): TenantRoute {
 function errorsOfSteps(
   isGiven: (name: keyof ReturnType<typeof request>['shape']) => boolean,
 ): FieldErrors {
-  const [email, token, newPassword] = [isGiven('email'), isGiven('token'), isGiven('newPassword')];
-  if (email === (token || newPassword)) {
+  const [email, token] = [isGiven('email'), isGiven('token')];
+  const [newPassword, idToken] = [isGiven('newPassword'), isGiven('idToken')];
+  if (email === (token || newPassword || idToken)) {
     const message = 'is required, or token and newPassword instead';
     return { email: [{ message, code: 'required' }] };
   }
@@ -100,7 +114,10 @@ function errorsOfSteps(
   const required: FieldErrors[string] = [{ message: 'is required', code: 'required' }];
   return {
     ...(token ? {} : { token: required }),
-    ...(newPassword ? {} : { newPassword: required }),
+    ...(newPassword || idToken ? {} : { newPassword: required }),
+    ...(newPassword && idToken
+      ? { idToken: [{ message: 'must not stand beside newPassword', code: 'not_applicable' }] }
+      : {}),
   };
 }
 
@@ -120,7 +137,8 @@ export async function requestReset(
 /**
  * Sets the password that the token of a reset or of an invitation permits to set.
  * @returns false when the token is not valid
- * @throws {Problem} `validation_failed` for a password of words of the account
+ * @throws {Problem} `validation_failed` for a password of words of the account; `wrong_state`
+ *   when the tenant refuses passwords of the user
  */
 export async function setPasswordByLink(
   services: AuthServices,
@@ -154,7 +172,7 @@ interface LinkPassword {
  * user; an invitation confirms the address, and ends its registrations, whose senders have
  * chosen other passwords. The user is the actor in the audit log. The link stays good when the
  * password is refused.
- * @throws {Problem} `validation_failed` for a password of words of the account
+ * @throws {Problem} those of `setPasswordByLink`
  */
 async function usePasswordLink(
   query: QueryControl,
@@ -164,6 +182,7 @@ async function usePasswordLink(
 ): Promise<boolean> {
   const link = await useLink(query, services.secrets, tenant, ['invitation', 'reset'], token);
   if (!link) return false;
+  if (!mayUsePassword(tenant, link.userId)) throw passwordsRefused();
   requireNewPassword('newPassword', password, {
     minLength: minPasswordLength(services.passwordMinLength, link.hasFactor),
     words: accountWords(link, tenant),

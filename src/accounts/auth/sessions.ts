@@ -6,6 +6,7 @@ import {
   setActor,
   transactControl,
 } from '../../control/database.ts';
+import { mayUsePasswordOf } from '../../control/password-logins.ts';
 import type { UserRecord } from '../../control/records.ts';
 import { hasFactor } from '../../control/second-factor.ts';
 import { refreshRepeatSeconds, sessionLifetime } from '../../control/token-lifetime.ts';
@@ -31,7 +32,7 @@ type OpenResult =
 // One login per user at a time, so that the limit of sessions holds. `no key update` does not
 // block foreign key checks.
 const lockUser = `
-  select password_hash = $2 as unchanged, confirmed_at is not null and disabled_at is null as "mayLogIn",
+  select password_hash = $2 as unchanged, confirmed_at is not null and disabled_at is null and ${mayUsePasswordOf('u')} as "mayLogIn",
          ${hasFactor('u')} as "hasFactor",
          must_set_up_factor or (select requires_second_factor from roles r where r.id = u.role_id) as "mustHaveFactor"
     from users u where id = $1 for no key update`;

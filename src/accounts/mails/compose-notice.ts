@@ -6,6 +6,7 @@ import type { Message } from './mail-transport.ts';
 import type {
   AddedFactor,
   ChangedBy,
+  ChangeMaker,
   DisabledFacts,
   EndingFacts,
   LinkedIdentity,
@@ -82,6 +83,8 @@ export function composeNotice(context: NoticeContext, notice: NoticeMail): Messa
       return newNetworkMail(context, notice.details);
     case 'provider_changed':
       return providerMail(context, notice.details);
+    case 'sign_in_rules_changed':
+      return signInRulesMail(context, notice.details);
     case 'accounts_made':
       return accountsMadeMail(context, notice.details);
     case 'identity_linked':
@@ -197,21 +200,50 @@ function providerMail(
   { name, issuer, change, person }: DetailsOf<'provider_changed'>,
 ): Message {
   const { tenant, to, publicUrl, at } = context;
-  const maker = person
-    ? `by ${nameText(person.name)}, ${person.email}`
-    : 'by the operator of the service, or by somebody who was removed';
-
   return accountMail({
     to,
     subject: `A provider of sign-ins of ${tenant.name} ${change === 'added' ? 'was added' : 'has changed'}`,
     paragraphs: [
-      `${thingText(name)} ${providerChanges[change]}.\n${timeText(at)}, ${maker}`,
+      `${thingText(name)} ${providerChanges[change]}.\n${timeText(at)}, ${administratorText(person)}`,
       `Its issuer:\n${thingText(issuer)}`,
       'Whoever decides about a provider can log in as each of its people. Make sure that this change is meant.',
     ],
     link: {
       text: 'What to do',
       address: `${publicUrl}/docs/guide/single-sign-on#a-mail-on-a-provider`,
+    },
+    notes: lastNotes(context),
+  });
+}
+
+function administratorText(person: ChangeMaker['person']): string {
+  return person
+    ? `by ${nameText(person.name)}, ${person.email}`
+    : 'by the operator of the service, or by somebody who was removed';
+}
+
+const ruleChanges = {
+  allowed: 'People can log in by passwords and passkeys again.',
+  refused:
+    'People log in by a provider only. Sessions that passwords or passkeys have opened have ended, but for those of the people who were excepted.',
+};
+
+function signInRulesMail(
+  context: NoticeContext,
+  { passwordLogins, person }: DetailsOf<'sign_in_rules_changed'>,
+): Message {
+  const { tenant, to, publicUrl, at } = context;
+
+  return accountMail({
+    to,
+    subject: `Logins by password at ${tenant.name} are ${passwordLogins}`,
+    paragraphs: [
+      `${ruleChanges[passwordLogins]}\n${timeText(at)}, ${administratorText(person)}`,
+      'Make sure that this change is meant.',
+    ],
+    link: {
+      text: 'What to do',
+      address: `${publicUrl}/docs/guide/single-sign-on#without-passwords`,
     },
     notes: lastNotes(context),
   });

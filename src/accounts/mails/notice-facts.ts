@@ -2,6 +2,7 @@ import { type ControlDatabase, queryControl } from '../../control/database.ts';
 import type { TenantRecord } from '../../control/records.ts';
 import type {
   AccountsMade,
+  ChangeMaker,
   ClientsEnded,
   DisabledFacts,
   EndingFacts,
@@ -9,8 +10,6 @@ import type {
   MadeAccounts,
   NamedPerson,
   PersonDisabled,
-  ProviderChanged,
-  ProviderFacts,
 } from './notice-kinds.ts';
 
 /** Returns the hosts to which the webhooks of a user send. */
@@ -103,12 +102,12 @@ export async function readEndedClients(
   return person && { ...details, ...person };
 }
 
-/** Reads the person who has changed a provider. */
-export async function readProviderFacts(
+/** Reads the person who has changed a provider, or the rules of sign-in. */
+export async function readMaker<Details extends { readonly userId: number | null }>(
   control: ControlDatabase,
   tenantId: number,
-  details: ProviderChanged,
-): Promise<ProviderFacts> {
+  details: Details,
+): Promise<Details & ChangeMaker> {
   const values = [tenantId, details.userId];
   const [person] = await queryControl<NamedPerson>(control, 'notices_person_of', personOf, values);
 

@@ -13,6 +13,7 @@ export const noticeKinds = [
   'account_enabled',
   'new_network',
   'provider_changed',
+  'sign_in_rules_changed',
   'accounts_made',
   'identity_linked',
   'identity_unlinked',
@@ -40,10 +41,17 @@ export interface ClientsEnded {
 }
 
 /** A provider, at which people sign in, was added, changed or removed. */
-export interface ProviderChanged {
+interface ProviderChanged {
   readonly name: string;
   readonly issuer: string;
   readonly change: 'added' | 'changed' | 'disabled' | 'removed';
+  /** The user who did it; null: the operator. */
+  readonly userId: number | null;
+}
+
+/** The rules were changed by which people log in. */
+interface SignInRulesChanged {
+  readonly passwordLogins: 'allowed' | 'refused';
   /** The user who did it; null: the operator. */
   readonly userId: number | null;
 }
@@ -109,8 +117,8 @@ export interface DisabledFacts extends PersonDisabled, NamedPerson {
   readonly webhooks: Named<string> | null;
 }
 
-/** The facts of a mail on a provider. */
-export interface ProviderFacts extends ProviderChanged {
+/** Who has changed a provider, or the rules of sign-in. */
+export interface ChangeMaker {
   /** Null: the operator, or somebody who was removed. */
   readonly person: NamedPerson | null;
 }
@@ -163,6 +171,7 @@ interface EventDetails {
   person_disabled: PersonDisabled;
   clients_ended: ClientsEnded;
   provider_changed: ProviderChanged;
+  sign_in_rules_changed: SignInRulesChanged;
   accounts_made: AccountsMade;
 }
 
@@ -171,7 +180,8 @@ interface MailDetails {
   keys_ending: EndingFacts;
   person_disabled: DisabledFacts;
   clients_ended: ClientsEnded & NamedPerson;
-  provider_changed: ProviderFacts;
+  provider_changed: ProviderChanged & ChangeMaker;
+  sign_in_rules_changed: SignInRulesChanged & ChangeMaker;
   accounts_made: MadeAccounts;
   identity_linked: ChangedBy & NamedIdentity;
   identity_unlinked: ChangedBy & NamedIdentity;

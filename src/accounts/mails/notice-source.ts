@@ -11,7 +11,7 @@ import {
   readEndingKeys,
   readMadeAccounts,
   readMadeThings,
-  readProviderFacts,
+  readMaker,
 } from './notice-facts.ts';
 import type { NoticeEvent } from './notice-kinds.ts';
 import { type LeasedNotice, NoticeQueue } from './notice-queue.ts';
@@ -109,8 +109,8 @@ export class NoticeSource implements MailSource<LeasedNotice> {
     const { tenantId } = event;
     if (event.kind === 'keys_ending') return readEndingKeys(control, tenantId, event.details);
     if (event.kind === 'clients_ended') return readEndedClients(control, tenantId, event.details);
-    if (event.kind === 'provider_changed') {
-      return readProviderFacts(control, tenantId, event.details);
+    if (event.kind === 'provider_changed' || event.kind === 'sign_in_rules_changed') {
+      return readMaker(control, tenantId, event.details);
     }
     if (event.kind === 'accounts_made') return readMadeAccounts(control, tenantId, event.details);
 

@@ -6,6 +6,7 @@ import {
   transactControl,
 } from '../../control/database.ts';
 import { hasManager } from '../../control/managers.ts';
+import { isLastException } from '../../control/password-logins.ts';
 import { tryLockPeople } from '../../control/people-lock.ts';
 import { runInQueue } from '../../control/tenant-queues.ts';
 import { errorFact, isInteger } from '../../lib/narrow.ts';
@@ -192,6 +193,16 @@ function takenProblem(cause: unknown): Problem {
   });
 }
 
+/** The problem of a change that leaves nobody who may use a password in a tenant without. */
+function lastException(cause: unknown): Problem {
+  return problem('wrong_state', {
+    cause,
+    detail:
+      'This tenant refuses passwords, and nobody else who manages its users may use one ' +
+      '(/api/v1/auth/sign-in-rules): name another person there first.',
+  });
+}
+
 /** @returns undefined when another transaction changes people of the tenant */
 async function attempt(
   control: ControlDatabase,
@@ -236,6 +247,7 @@ async function attempt(
     });
   } catch (error) {
     if (sqlState(error) === uniqueViolation) throw takenProblem(error);
+    if (isLastException(error)) throw lastException(error);
     throw once && isOutcomeUnknown(error) ? problem('unavailable', { cause: error }) : error;
   }
 }

@@ -4,7 +4,7 @@ import type { LookupFunction } from 'node:net';
 import { isPublicAddress } from './is-public-address.ts';
 
 /** Resolves a name to all its addresses. */
-export type Resolve = (name: string) => Promise<LookupAddress[]>;
+type Resolve = (name: string) => Promise<LookupAddress[]>;
 
 /** The name of a target leads to an address that nothing is sent to. */
 export class RefusedAddressError extends Error {

@@ -2,6 +2,7 @@ import type { PeopleTransaction } from '../../accounts/people/change-people.ts';
 import { type QueryControl, transactControl } from '../../control/database.ts';
 import type { Installation } from '../../control/installation.ts';
 import { hasManager } from '../../control/managers.ts';
+import { isLastException } from '../../control/password-logins.ts';
 import { lockPeople } from '../../control/people-lock.ts';
 import { permissions } from '../../control/permissions.ts';
 import { OperatorError } from '../../lib/log/operator-error.ts';
@@ -43,9 +44,17 @@ export async function changePeopleOf<Result>(
       return result;
     });
   } catch (error) {
+    if (isLastException(error)) throw lastException(slug);
     const refusal = error instanceof Problem ? refusals[error.code] : undefined;
     throw refusal === undefined ? error : new OperatorError(refusal);
   }
+}
+
+function lastException(slug: string): OperatorError {
+  return new OperatorError(
+    `${slug} refuses passwords, and nobody else who manages its users may use one: nothing was changed. Allow ` +
+      `passwords first: bin/backoffice edit ${slug} --password-logins allowed`,
+  );
 }
 
 function lastManager(slug: string): OperatorError {

@@ -24,6 +24,8 @@ export interface LaterState extends LaterProviders {
   readonly purged: string;
   /** The rows of `tenant_slugs`, as JSON. */
   readonly slugs: string;
+  /** The tenants that refuse passwords, with the guids of those who may use one, as JSON. */
+  readonly signInRules: string;
   /** The features of tenants, whether they are isolated, and their pages, as JSON. */
   readonly tenants: string;
   /** The permissions of roles, and whether they require a second factor, as JSON. */
@@ -48,6 +50,8 @@ export interface Replayed extends ReplayedFactors, ReplayedProviders {
   tenantsPurged: string[];
   /** Tenants that have their later slugs again, each with the one that was restored. */
   tenantsRenamed: { slug: string; from: string }[];
+  /** Slugs of the tenants that refuse passwords, here or later. */
+  tenantsWithoutPasswords: string[];
   /** Features, roles and people that differ, in the words of the operator. */
   differences: string[];
 }
@@ -64,6 +68,9 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
             array(select guid::text from tenants where status = 'deleted') as deleted,
             (select coalesce(json_agg(p), '[]') from purged_tenants p)::text as purged,
             (select coalesce(json_agg(s), '[]') from tenant_slugs s)::text as slugs,
+            (select coalesce(json_agg(json_build_object('tenant', t.guid, 'exceptions',
+                      array(select u.guid from users u where u.tenant_id = t.id and u.id = any (s.except_users)))), '[]')
+               from sign_in_rules s join tenants t on t.id = s.tenant_id where s.password_logins = 'refused')::text as "signInRules",
             (select coalesce(json_agg(json_build_object('guid', guid, 'features', features, 'isolated', isolated, 'url', app_url, 'origins', passkey_origins)), '[]')
                from tenants)::text as tenants,
             (select coalesce(json_agg(json_build_object('tenant', t.guid, 'name', r.name, 'permissions', r.permissions,
@@ -93,6 +100,8 @@ export async function readLaterState(client: pg.Client): Promise<LaterState> {
  * @param client in the transaction that makes the restored database safe
  */
 export async function replay(client: pg.Client, later: LaterState): Promise<Replayed> {
+  // Rights are taken away also from the last one who may use a password.
+  await client.query(`select set_config('app.restores', 'true', true)`);
   const ofTenants = await tenantDifferences(client, later);
   const ofRoles = await roleDifferences(client, later);
   const ofPeople = await peopleDifferences(client, later);
@@ -128,10 +137,12 @@ export async function replay(client: pg.Client, later: LaterState): Promise<Repl
   const narrowed = await narrowRights(client, later);
   const factors = await replayFactors(client, later);
   const providers = await replayProviders(client, later);
+  const tenantsWithoutPasswords = await replaySignInRules(client, later);
 
   return {
     ...factors,
     ...providers,
+    tenantsWithoutPasswords,
     usersDisabled: (users.rowCount ?? 0) + narrowed.size,
     clientsRevoked: clients.rowCount ?? 0,
     tenantsStopped: stopped.rows.map(({ slug }) => slug),
@@ -271,6 +282,34 @@ async function narrowRights(client: pg.Client, later: LaterState): Promise<Reado
   return new Set(rows.filter(({ isDisabled }) => isDisabled).map(({ guid }) => guid));
 }
 
+/**
+ * Refuses passwords in the tenants that have refused them later, and in those that do so in the
+ * restored state. Where both do, those may use one all the same who may in both.
+ * @returns the slugs of these tenants
+ */
+async function replaySignInRules(
+  client: pg.Client,
+  { signInRules }: LaterState,
+): Promise<string[]> {
+  await client.query(
+    `insert into sign_in_rules as known (tenant_id, password_logins, except_users)
+     select t.id, 'refused', array(select u.id from users u where u.tenant_id = t.id and u.guid = any (l.exceptions))
+       from json_to_recordset($1::json) as l (tenant uuid, exceptions uuid[]) join tenants t on t.guid = l.tenant
+     on conflict (tenant_id) do update
+        set password_logins = 'refused', changed_at = now(),
+            except_users = case known.password_logins
+              when 'refused' then array(select e from unnest(known.except_users) e where e = any (excluded.except_users))
+              else excluded.except_users end`,
+    [signInRules],
+  );
+
+  const { rows } = await client.query<{ slug: string }>(
+    `select slug from sign_in_rules s join tenants t on t.id = s.tenant_id
+      where s.password_logins = 'refused' order by slug`,
+  );
+  return rows.map(({ slug }) => slug);
+}
+
 /** SQL of the later tenants, roles and people, of which the first parameter is the JSON. */
 const laterTenants =
   'json_to_recordset($1::json) as l (guid uuid, features text[], isolated boolean, url text, origins text[])';
@@ -358,6 +397,7 @@ export function replayedLines(replayed: Replayed): string[] {
     tenantsPurged,
     tenantsRenamed,
     differences,
+    tenantsWithoutPasswords,
     factorsRemoved,
     factorsLost,
   } = replayed;
@@ -380,6 +420,12 @@ export function replayedLines(replayed: Replayed): string[] {
     lines.push(`Removed later, and so again: ${countText(factorsRemoved, 'second factor')}.`);
   }
   lines.push(...replayedProviderLines(replayed));
+  if (tenantsWithoutPasswords.length > 0) {
+    lines.push(
+      `Refuse passwords: ${tenantsWithoutPasswords.join(', ')}. Where nobody can sign in at the provider: ` +
+        'bin/backoffice edit TENANT --password-logins allowed',
+    );
+  }
   lines.push(...lostFactorLines('Had a second factor later, and none of it here', factorsLost));
   if (differences.length > 0) {
     lines.push(

@@ -37,6 +37,8 @@ const tenantEdit = z.strictObject({
       origins => isNone(origins) || origins.every(isPasskeyOrigin),
       'must be an origin with https and a host name, such as https://app.example.com, or none',
     ),
+  /** Allows logins by a password again. The administrators of the tenant refuse them. */
+  passwordLogins: z.string().pipe(z.literal('allowed', 'must be allowed')).optional(),
   enable: z.array(z.string().pipe(z.enum(tenantFeatures, mustBeFeature))),
   /** Also a name that only the tenant has, by SQL. */
   disable: z.array(z.string()),
@@ -50,7 +52,15 @@ export type TenantEdit = z.input<typeof tenantEdit>;
 
 /** A field of a tenant that an edit changes. */
 interface FieldChange {
-  field: 'slug' | 'aliases' | 'name' | 'appId' | 'appUrl' | 'passkeyOrigins' | 'features';
+  field:
+    | 'slug'
+    | 'aliases'
+    | 'name'
+    | 'appId'
+    | 'appUrl'
+    | 'passkeyOrigins'
+    | 'passwordLogins'
+    | 'features';
   from: string;
   to: string;
 }
@@ -66,6 +76,7 @@ interface Editable {
   appId: string;
   appUrl: string;
   passkeyOrigins: string[];
+  passwordLogins: string;
   features: string[];
 }
 
@@ -84,7 +95,8 @@ export async function editTenant(
   edit: TenantEdit,
   isDryRun: boolean,
 ): Promise<{ guid: string; slug: string; changes: FieldChange[]; passkeysLost: number }> {
-  const { name, appId, appUrl, passkeyOrigin, enable, disable, ...ofSlug } = parseEdit(edit);
+  const { name, appId, appUrl, passkeyOrigin, passwordLogins, enable, disable, ...ofSlug } =
+    parseEdit(edit);
   const tenant = await readEditable(installation, slug);
 
   const known: readonly string[] = [...tenantFeatures, ...tenant.features];
@@ -114,6 +126,7 @@ export async function editTenant(
     appId: appId ?? tenant.appId,
     appUrl: pages.appUrl,
     passkeyOrigins: pages.passkeyOrigins.join(', ') || 'none',
+    passwordLogins: passwordLogins ?? tenant.passwordLogins,
     features: features.join(', '),
   };
   const before = {
@@ -129,6 +142,7 @@ export async function editTenant(
     'appId',
     'appUrl',
     'passkeyOrigins',
+    'passwordLogins',
     'features',
   ] as const;
   const changes = fields
@@ -168,6 +182,14 @@ export async function editTenant(
             setsOrigins ? origins : null,
           ],
         );
+
+        if (passwordLogins) {
+          await control.query(
+            `update sign_in_rules set password_logins = $2, changed_at = now()
+              where tenant_id = $1 and password_logins <> $2`,
+            [tenant.id, passwordLogins],
+          );
+        }
       }),
     );
   }
@@ -196,6 +218,7 @@ async function countOtherPasskeys(
 async function readEditable({ statements }: ControlStatements, slug: string): Promise<Editable> {
   const { rows } = await statements.query<Editable>(
     `select id::float8, guid, status, slug, name, app_id as "appId", coalesce(app_url, 'none') as "appUrl", passkey_origins as "passkeyOrigins", features,
+            coalesce((select password_logins from sign_in_rules where tenant_id = tenants.id), 'allowed') as "passwordLogins",
             ${aliasesText('tenants.guid')} as aliases
        from tenants where slug = $1`,
     [slug],
@@ -292,13 +315,14 @@ function parseEdit(edit: TenantEdit): z.output<typeof tenantEdit> {
     throw new OperatorError([...new Set(faults)].join('; '), { usage: true });
   }
 
-  const { slug, aliasDays, name, appId, appUrl, passkeyOrigin, enable, disable } = parsed.data;
+  const { slug, aliasDays, name, appId, appUrl, passkeyOrigin, passwordLogins, enable, disable } =
+    parsed.data;
   if (
-    [slug, aliasDays, name, appId, appUrl].every(value => value === undefined) &&
+    [slug, aliasDays, name, appId, appUrl, passwordLogins].every(value => value === undefined) &&
     passkeyOrigin.length + enable.length + disable.length === 0
   ) {
     throw new OperatorError(
-      'Name what to change: --slug, --alias-days, --name, --app-id, --app-url, --passkey-origin, --enable or --disable',
+      'Name what to change: --slug, --alias-days, --name, --app-id, --app-url, --passkey-origin, --password-logins, --enable or --disable',
       { usage: true },
     );
   }

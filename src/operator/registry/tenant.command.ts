@@ -69,6 +69,7 @@ const edit = defineChange({
       'edit acme-world --alias-days 60 # its former slugs lead to it for longer',
       "edit acme --app-url 'https://acme.example.com/{action}#token={token}'",
       'edit acme --passkey-origin https://app.acme.example --reason "a second application"',
+      'edit acme --password-logins allowed --reason "its provider of sign-in is gone"',
       'edit acme --enable legacyTokens --dry-run',
     ],
   },
@@ -109,6 +110,11 @@ const edit = defineChange({
         otherwise: 'those that it has',
         isAdvanced: true,
       },
+    ),
+    passwordLogins: option(
+      '<rule>',
+      'allowed: people may log in by passwords again, which administrators of the tenant have refused',
+      { choices: ['allowed'], label: 'Logins by password', isAdvanced: true },
     ),
     enable: optionList('<feature>', 'a feature to enable: legacyTokens or selfRegistration', {
       kind: 'feature',

@@ -51,6 +51,7 @@ const privileges: Record<string, string> = {
   identities: 'select, insert, delete, update (last_used_at, held_at)',
   used_id_tokens: 'select, insert, delete, update (hash)', // locks rows that it removes
   provider_states: readAndWrite,
+  sign_in_rules: 'select, insert, update (password_logins, except_users, changed_at)',
   used_challenges: 'select, insert, delete, update (hash)', // locks rows that it removes
   audit_log: 'select', // written by triggers with the rights of the operator
   idempotency_keys: readAndWrite,

@@ -75,9 +75,10 @@ const controlResources = [
   { name: 'Factor' },
   { name: 'IdentityProvider', path: '/api/v1/IdentityProviders' },
   { name: 'Identity' },
+  { name: 'SignInRule' },
 ];
 const ofControl =
-  '`User`, `Role`, `Program`, `ProgramKey`, `Factor`, `IdentityProvider` and `Identity`';
+  '`User`, `Role`, `Program`, `ProgramKey`, `Factor`, `IdentityProvider`, `Identity` and `SignInRule`';
 /**
  * The resources that requests may name: those whose changes have audit entries, and `Activity`,
  * whose records never change.
@@ -158,6 +159,7 @@ const permissionOf = new Map<string, Permission>([
   ['Factor', 'users.read'],
   ['IdentityProvider', 'users.read'],
   ['Identity', 'users.read'],
+  ['SignInRule', 'users.read'],
   ['Webhook', 'settings.write'],
 ]);
 
@@ -174,7 +176,7 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
       description:
         'Every change of a record has one entry, written in the same transaction. `resource` is a name such as ' +
         `\`Country\`, \`key\` the id or code of a record. The entries of ${ofControl} ` +
-        'are returned only when `resource`, or `filter[Resource]`, names nothing beside these five, and ' +
+        'are returned only when `resource`, or `filter[Resource]`, names nothing beside these, and ' +
         'need the permission `users.read` too. Those of ' +
         '`Webhook` need `settings.write`. An upgrade ' +
         'that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and ' +

@@ -34,6 +34,7 @@ const expected: Record<string, { read: Access; write: Access }> = {
   Data: { read: 'client', write: 'client' },
   'auth/me': { read: 'user', write: 'user' },
   'auth/providers': { read: 'anonymous', write: 'anonymous' },
+  'auth/sign-in-rules': { read: 'users.manage', write: 'users.manage' },
   'auth/exchange': { read: 'anonymous', write: 'anonymous' },
   'auth/identities': { read: 'user', write: 'user' },
   'auth/verify': { read: 'user', write: 'user' },

@@ -20,6 +20,7 @@ import {
 const registerPath = '/api/v1/auth/register';
 const programsPath = '/api/v1/Programs';
 const providersPath = '/api/v1/IdentityProviders';
+const rulesPath = '/api/v1/auth/sign-in-rules';
 const sessionsPath = '/api/v1/auth/sessions';
 
 /** A change of people that grants something, or is about somebody who has it. */
@@ -164,6 +165,10 @@ describe('what administrators grant', () => {
       {
         route: `DELETE ${providersPath}/:id`,
         call: as => as.delete(`${providersPath}/${providerId}`),
+      },
+      {
+        route: `PUT ${rulesPath}`,
+        call: as => as.put(rulesPath, { PasswordLogins: 'allowed', Except: [] }),
       },
     ];
   }

@@ -74,6 +74,7 @@ const notOfClients = [
   'retention_policies_tenant_id_unique',
   'roles_tenant_id_id_unique',
   'servers_name_unique',
+  'sign_in_rules_tenant_id_unique',
   'signing_keys_active_unique',
   'tenant_databases_current_unique',
   'tenant_databases_name_unique',

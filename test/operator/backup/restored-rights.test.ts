@@ -145,6 +145,11 @@ describe('rights after a restore of the control database from an older archive',
        update tenants set app_url = null where slug = 'globex';
        update tenants set passkey_origins = '{https://kept.example,https://later.example}' where slug = 'acme'`,
     );
+    await server.control(
+      `insert into sign_in_rules (tenant_id, password_logins, except_users)
+       select id, 'refused', array(select u.id from users u where u.tenant_id = t.id)
+         from tenants t where slug = 'globex'`,
+    );
     await tenant('backup', 'run', '--all');
     await server.sql('drop database office with (force)');
 
@@ -243,6 +248,20 @@ describe('rights after a restore of the control database from an older archive',
     );
     expectLine(
       'globex: was isolated later, and is so again, links in its mails led to the address of the installation later, and do so again',
+    );
+  });
+
+  it('a tenant that refused passwords later refuses them again, but for the people who were excepted', async () => {
+    const rules = await server.control(
+      `select t.slug, password_logins as rule, array(select email from users where id = any (except_users) order by email) as except
+         from sign_in_rules join tenants t on t.id = tenant_id`,
+    );
+
+    expect(rules).to.deep.equal([
+      { slug: 'globex', rule: 'refused', except: ['admin@globex.test', 'clerk@globex.test'] },
+    ]);
+    expectLine(
+      'Refuse passwords: globex. Where nobody can sign in at the provider: bin/backoffice edit TENANT --password-logins allowed',
     );
   });
 

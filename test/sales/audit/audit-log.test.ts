@@ -226,6 +226,7 @@ describe('audit log', () => {
         'Factor',
         'IdentityProvider',
         'Identity',
+        'SignInRule',
         'Activity',
         ...audited.map(({ name }) => name),
       ];

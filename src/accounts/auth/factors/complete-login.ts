@@ -55,15 +55,17 @@ export async function requireChallenge(
 
 /**
  * Locks the account of a challenge.
- * @throws {Problem} `invalid_challenge` when the person has a new password or is disabled
+ * @throws {Problem} `invalid_challenge` when the person has a new password, is disabled, or may
+ *   not use the password of the challenge
  */
 export async function requireOpenAccount(
   query: QueryControl,
   owner: CodeOwner,
-  { password }: Challenge,
+  { password, identityId }: Challenge,
 ): Promise<LockedAccount> {
   const account = await lockAccountOf(query, owner);
-  if (!account.mayLogIn || !account.password.equals(password)) throw problem('invalid_challenge');
+  const isAllowed = account.mayLogIn && (identityId !== null || account.mayUsePassword);
+  if (!isAllowed || !account.password.equals(password)) throw problem('invalid_challenge');
 
   return account;
 }

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type QueryControl, queryControl } from '../../../control/database.ts';
 import { addedBy, requireNoFormerBuild } from '../../../control/former-builds.ts';
+import { mayUsePasswordOf } from '../../../control/password-logins.ts';
 import { digestOfHash } from '../../../control/second-factor.ts';
 import { owners } from '../../../control/secret-box.ts';
 import { problem } from '../../../lib/problems.ts';
@@ -56,6 +57,8 @@ export interface LockedAccount {
   /** False for a person who has never set a password. */
   readonly hasPassword: boolean;
   readonly mayLogIn: boolean;
+  /** True if the person may log in by a password or a passkey. */
+  readonly mayUsePassword: boolean;
   readonly factors: number;
   readonly mustHaveFactor: boolean;
 }
@@ -64,6 +67,7 @@ const lockAccount = `
   select guid, email, first_name as "firstName", last_name as "lastName",
          ${digestOfHash('password_hash')} as password, password_hash <> '${noPassword}' as "hasPassword",
          confirmed_at is not null and disabled_at is null as "mayLogIn",
+         ${mayUsePasswordOf('u')} as "mayUsePassword",
          (select count(*)::int from factors f where f.tenant_id = u.tenant_id and f.user_id = u.id
              and f.confirmed_at is not null) as factors,
          must_set_up_factor or (select requires_second_factor from roles r where r.id = u.role_id) as "mustHaveFactor"

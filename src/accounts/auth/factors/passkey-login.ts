@@ -88,6 +88,7 @@ export function passkeyLoginRoutes(services: AuthServices): TenantRoute[] {
             await setPerson(query, owner, context, account);
             const isTaken =
               account.mayLogIn &&
+              account.mayUsePassword &&
               (await challenge.use(query)) &&
               (await takeSignature(query, found, count, true));
             if (!isTaken) throw problem('invalid_passkey');
