@@ -6,6 +6,7 @@ import { authenticate, authenticateClient } from '../accounts/auth/authenticate.
 import { limitFailures } from '../accounts/auth/limit-failures.ts';
 import { loginSubject } from '../accounts/auth/login.ts';
 import { tokenEndpoint } from '../accounts/auth/token-endpoint.ts';
+import { logoutEndpoint } from '../accounts/providers/logout-endpoint.ts';
 import type { Config } from '../lib/config/config.ts';
 import { clientAddresses } from '../lib/http/request/client-address.ts';
 import { ProxyNotices } from '../lib/http/request/proxy-notices.ts';
@@ -141,6 +142,7 @@ export function createApp(services: AppServices): Koa {
   app.use(limits.everyRequest);
   app.use(cors.preflights);
   app.use(tokenEndpoint({ ...services, limit: limits.ofProgramToken }));
+  app.use(logoutEndpoint(services));
   app.use(routers.dispatch);
   app.use(
     accountPages({
