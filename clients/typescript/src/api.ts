@@ -273,7 +273,7 @@ export interface paths {
         put?: never;
         /**
          * Request a mail with a token for a new password, or set the password
-         * @description With `email`: 202, and a mail if the address is known: for a new password, or, if the account is not ready for one, with what helps (see the guide, *Accounts*). With `newPassword` and `token` (from that mail, valid once, for an hour): 204, and all sessions of the user end. The token of an invitation (valid once, for 7 days) sets the first password in the same way.
+         * @description With `email`: 202, and a mail if the address is known: for a new password, or, if the account is not ready for one, with what helps (see the guide, *Accounts*). With `newPassword` and `token` (from that mail, valid once, for an hour): 204, and all sessions of the user end. The token of an invitation (valid once, for 7 days) sets the first password in the same way; with `idToken` in place of it, the person logs in by the provider, with a further ID token (`POST /api/v1/auth/exchange`).
          *
          *     Needs `X-Tenant`, but no token.
          */
@@ -1137,6 +1137,34 @@ export interface paths {
          *     Needs a token with the permission `users.manage`.
          */
         delete: operations["deleteIdentityProvidersById"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/sign-in-rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Whether people may log in by a password
+         * @description Needs the scope `All`.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        get: operations["getAuthSignInRules"];
+        /**
+         * Refuse logins by a password, or allow them again
+         * @description Needs the rights that a change of an IdentityProvider needs. To refuse them needs a provider by which a person who manages the users has signed in within the last hour, and an address of your application, to which invitations lead from then on. The operator can allow them again. All administrators get a mail.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        put: operations["putAuthSignInRules"];
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -2241,7 +2269,7 @@ export interface paths {
         };
         /**
          * The newest audit entries, of a resource, a record, a user, or all
-         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User`, `Role`, `Program`, `ProgramKey`, `Factor`, `IdentityProvider` and `Identity` are returned only when `resource`, or `filter[Resource]`, names nothing beside these five, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
+         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User`, `Role`, `Program`, `ProgramKey`, `Factor`, `IdentityProvider`, `Identity` and `SignInRule` are returned only when `resource`, or `filter[Resource]`, names nothing beside these, and need the permission `users.read` too. Those of `Webhook` need `settings.write`. An upgrade that fills columns which no response has writes one entry for all records of a resource: its `Key` is `*`, and `Before` and `After` are null.
          *
          *     Needs a token with the permission `full.read`.
          */
@@ -2263,7 +2291,7 @@ export interface paths {
         };
         /**
          * One audit entry by its id
-         * @description The entries of `User`, `Role`, `Program`, `ProgramKey`, `Factor`, `IdentityProvider` and `Identity` have numbers of their own: one of these is returned only when `resource` names one of the five.
+         * @description The entries of `User`, `Role`, `Program`, `ProgramKey`, `Factor`, `IdentityProvider`, `Identity` and `SignInRule` have numbers of their own: one of these is returned only when `resource` names one of the five.
          *
          *     Needs a token with the permission `full.read`.
          */
@@ -2531,7 +2559,7 @@ export interface components {
              * @description Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not confirmed yet. `identity_held`: a new password by a link holds this sign-in by a provider. `more_failures`: those of a user in an hour after the first 20. `unknown_address`: all of an hour whose address no user has.
              * @enum {string|null}
              */
-            FailureReason: "wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address" | null;
+            FailureReason: "wrong_password" | "account_inactive" | "password_refused" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address" | null;
             /** @description The IPv4 address, or the IPv6 network of 64 bits; null for several logins. */
             Network: string | null;
             /** @description The program of the client, as it names itself: the first 60 characters of `User-Agent`; null if it names none, and for several logins. */
@@ -2572,7 +2600,7 @@ export interface components {
              * @description Why it failed; null if it succeeded. `account_inactive`: the account is disabled, or not confirmed yet. `identity_held`: a new password by a link holds this sign-in by a provider. `more_failures`: those of a user in an hour after the first 20. `unknown_address`: all of an hour whose address no user has.
              * @enum {string|null}
              */
-            FailureReason: "wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address" | null;
+            FailureReason: "wrong_password" | "account_inactive" | "password_refused" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address" | null;
             /** @description The IPv4 address, or the IPv6 network of 64 bits; null for several logins. */
             Network: string | null;
             /** @description The program of the client, as it names itself: the first 60 characters of `User-Agent`; null if it names none, and for several logins. */
@@ -2621,6 +2649,8 @@ export interface components {
             token?: string | null;
             /** @description The password to set. At least 15 characters; the operator can ask for fewer, at least 8. None that many people use, and none that consists of names and words of the account, with digits and signs. Null: as in a new record without it. */
             newPassword?: string | null;
+            /** @description In place of `newPassword`, with the token of an invitation: an ID token of a provider of the tenant, with a `nonce`, at most ten minutes old. It is good once. Null: as in a new record without it. */
+            idToken?: string | null;
         };
         /** PostAuthResetPasswordResponse */
         PostAuthResetPasswordResponse: {
@@ -3645,6 +3675,26 @@ export interface components {
                 /** @description Claims that the ID token must have, with their values. At least one for a provider at which anybody can have an account, such as `hd` for Google. */
                 Claims?: components["schemas"]["PutIdentityProvidersByIdBodyCreatesUsersClaims"];
             } | null;
+        };
+        /** SignInRules */
+        SignInRules: {
+            /**
+             * @description Whether people may log in by a password or a passkey. With `refused`, they sign in at a provider only: sessions that were opened otherwise end at their next use, links set no passwords, and nobody registers.
+             * @enum {string}
+             */
+            PasswordLogins: "allowed" | "refused";
+            /** @description The ids of users who may log in by a password or a passkey all the same, such as the one who lets the others in when the provider is away. While passwords are refused, one of them manages the users, has the scope `All`, and has a password. */
+            Except: number[];
+        };
+        /** PutAuthSignInRulesBody */
+        PutAuthSignInRulesBody: {
+            /**
+             * @description Whether people may log in by a password or a passkey. With `refused`, they sign in at a provider only: sessions that were opened otherwise end at their next use, links set no passwords, and nobody registers.
+             * @enum {string}
+             */
+            PasswordLogins: "allowed" | "refused";
+            /** @description The ids of users who may log in by a password or a passkey all the same, such as the one who lets the others in when the provider is away. While passwords are refused, one of them manages the users, has the scope `All`, and has a password. */
+            Except: number[];
         };
         /** ProgramKey */
         ProgramKey: {
@@ -5427,8 +5477,8 @@ export interface components {
             /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
             errorCodes?: components["schemas"]["FieldErrorCodes"];
         };
-        /** Problem400MalformedJsonLimitReached */
-        Problem400MalformedJsonLimitReached: {
+        /** Problem400MalformedJsonWrongStateLimitReached */
+        Problem400MalformedJsonWrongStateLimitReached: {
             /**
              * Format: uri-reference
              * @description The page that explains the code.
@@ -5446,7 +5496,7 @@ export interface components {
              * @description What is wrong. A code keeps its meaning.
              * @enum {string}
              */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "wrong_state" | "limit_reached";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -5474,8 +5524,8 @@ export interface components {
             /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
             errorCodes?: components["schemas"]["FieldErrorCodes"];
         };
-        /** Problem400MalformedJsonWrongStateLimitReached */
-        Problem400MalformedJsonWrongStateLimitReached: {
+        /** Problem400MalformedJsonLimitReached */
+        Problem400MalformedJsonLimitReached: {
             /**
              * Format: uri-reference
              * @description The page that explains the code.
@@ -5493,7 +5543,7 @@ export interface components {
              * @description What is wrong. A code keeps its meaning.
              * @enum {string}
              */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "wrong_state" | "limit_reached";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -6293,6 +6343,53 @@ export interface components {
              * @enum {string}
              */
             code: "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "second_factor_required" | "invalid_code" | "invalid_passkey" | "invalid_id_token" | "invalid_challenge";
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
+            traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
+            detail?: string;
+            /**
+             * Format: int32
+             * @description The number of seconds to wait, as in the header `Retry-After`.
+             */
+            retryAfter?: number;
+            /** @description Of `in_use`: the records that refer to this one, and that you may read. */
+            references?: components["schemas"]["ProblemReference"][];
+            /** @description Of `second_factor_required`: completes the login at `/auth/login/verify`. */
+            challenge?: string;
+            /** @description Of `second_factor_required`: what completes it, `totp`, `passkey` or `recoveryCode`. */
+            methods?: string[];
+            /** @description Of `second_factor_required`: the options for `navigator.credentials.get`, as `parseRequestOptionsFromJSON` takes them. */
+            passkey?: components["schemas"]["ProblemPasskey"];
+            /** @description Of `second_factor_setup_required`: sets up a second factor at `/auth/login/setup`. */
+            setupToken?: string;
+            /** @description What is wrong, by field name; a member of a list by its place, as `EntityIds[1]`. */
+            errors?: components["schemas"]["FieldErrors"];
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: components["schemas"]["FieldErrorCodes"];
+        };
+        /** Problem401InvalidIdToken */
+        Problem401InvalidIdToken: {
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
+            type: string;
+            /** @description The problem in a few words. The text may change. */
+            title: string;
+            /**
+             * Format: int32
+             * @description The status of the response.
+             * @constant
+             */
+            status: 401;
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
+            code: "invalid_id_token";
             /**
              * Format: uuid
              * @description The `X-Request-Id`. Report it with the problem.
@@ -7832,47 +7929,6 @@ export interface components {
          * @description `validation_failed`: Some fields are not valid
          *     `malformed_json`: The body is not valid JSON
          *     `invalid_request`: The request is not well-formed
-         *     `limit_reached`: The tenant has no room for more of these records
-         */
-        "Problem400-validation_failed-malformed_json-invalid_request-limit_reached": {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                RateLimit: components["headers"]["RateLimit"];
-                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                "RateLimit-Reset": components["headers"]["RateLimitReset"];
-                [name: string]: unknown;
-            };
-            content: {
-                /**
-                 * @example {
-                 *       "type": "/docs/errors#validation_failed",
-                 *       "title": "Some fields are not valid",
-                 *       "status": 400,
-                 *       "code": "validation_failed",
-                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
-                 *       "errors": {
-                 *         "CountryName": [
-                 *           "is required"
-                 *         ]
-                 *       },
-                 *       "errorCodes": {
-                 *         "CountryName": [
-                 *           {
-                 *             "code": "required"
-                 *           }
-                 *         ]
-                 *       }
-                 *     }
-                 */
-                "application/problem+json": components["schemas"]["Problem400MalformedJsonLimitReached"];
-            };
-        };
-        /**
-         * @description `validation_failed`: Some fields are not valid
-         *     `malformed_json`: The body is not valid JSON
-         *     `invalid_request`: The request is not well-formed
          *     `wrong_state`: The state of the record does not allow this
          *     `limit_reached`: The tenant has no room for more of these records
          */
@@ -7909,6 +7965,47 @@ export interface components {
                  *     }
                  */
                 "application/problem+json": components["schemas"]["Problem400MalformedJsonWrongStateLimitReached"];
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `limit_reached`: The tenant has no room for more of these records
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-limit_reached": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem400MalformedJsonLimitReached"];
             };
         };
         /**
@@ -8561,6 +8658,31 @@ export interface components {
                  *     }
                  */
                 "application/problem+json": components["schemas"]["Problem401UnauthorizedInvalidTokenTokenExpiredInvalidCredentialsSecondFactorRequiredInvalidCodeInvalidPasskeyInvalidIdTokenInvalidChallenge"];
+            };
+        };
+        /** @description `invalid_id_token`: The sign-in by the provider is not accepted */
+        "Problem401-invalid_id_token": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#invalid_id_token",
+                 *       "title": "The sign-in by the provider is not accepted",
+                 *       "status": 401,
+                 *       "code": "invalid_id_token",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem401InvalidIdToken"];
             };
         };
         /** @description `unauthorized`: An access token is needed */
@@ -9759,7 +9881,7 @@ export interface operations {
                 /** @description Only records with this `Outcome`, or with any of several. */
                 "filter[Outcome]"?: ("succeeded" | "failed")[];
                 /** @description Only records with this `FailureReason`, or with any of several. */
-                "filter[FailureReason]"?: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address")[];
+                "filter[FailureReason]"?: ("wrong_password" | "account_inactive" | "password_refused" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address")[];
                 /** @description With `true`, only records without a value in `FailureReason`; with `false`, only those with one. */
                 "filter[FailureReason][null]"?: boolean;
                 /** @description With `true`, beside another filter by `FailureReason`: also the records without a value in it. */
@@ -9933,7 +10055,7 @@ export interface operations {
                 /** @description Only records with this `Outcome`, or with any of several. */
                 "filter[Outcome]"?: ("succeeded" | "failed")[];
                 /** @description Only records with this `FailureReason`, or with any of several. */
-                "filter[FailureReason]"?: ("wrong_password" | "account_inactive" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address")[];
+                "filter[FailureReason]"?: ("wrong_password" | "account_inactive" | "password_refused" | "invalid_code" | "invalid_passkey" | "identity_held" | "more_failures" | "unknown_address")[];
                 /** @description With `true`, only records without a value in `FailureReason`; with `false`, only those with one. */
                 "filter[FailureReason][null]"?: boolean;
                 /** @description With `true`, beside another filter by `FailureReason`: also the records without a value in it. */
@@ -10081,7 +10203,7 @@ export interface operations {
                     "application/json": components["schemas"]["PostAuthRegisterResponse"];
                 };
             };
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
             401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
             408: components["responses"]["Problem408"];
@@ -10115,7 +10237,7 @@ export interface operations {
         };
         responses: {
             204: components["responses"]["NoContent"];
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             408: components["responses"]["Problem408"];
             413: components["responses"]["Problem413"];
@@ -10167,7 +10289,8 @@ export interface operations {
                 };
             };
             204: components["responses"]["NoContent"];
-            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state-limit_reached"];
+            401: components["responses"]["Problem401-invalid_id_token"];
             403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             408: components["responses"]["Problem408"];
             413: components["responses"]["Problem413"];
@@ -13332,6 +13455,103 @@ export interface operations {
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410-gone"];
             412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getAuthSignInRules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "PasswordLogins": "allowed",
+                     *       "Except": [
+                     *         1
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SignInRules"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-forbidden"];
+            410: components["responses"]["Problem410-gone"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    putAuthSignInRules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "PasswordLogins": "allowed",
+                 *       "Except": [
+                 *         1
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["PutAuthSignInRulesBody"];
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "PasswordLogins": "allowed",
+                     *       "Except": [
+                     *         1
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SignInRules"];
+                };
+            };
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-wrong_state"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive-verification_required-forbidden"];
+            408: components["responses"]["Problem408"];
+            410: components["responses"]["Problem410-gone"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -19090,7 +19310,7 @@ export interface operations {
                 /** @description Only records with this `Action`, or with any of several. */
                 "filter[Action]"?: ("create" | "update" | "delete")[];
                 /** @description Only records with this `Resource`, or with any of several. */
-                "filter[Resource]"?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey" | "Factor" | "IdentityProvider" | "Identity")[];
+                "filter[Resource]"?: ("EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity" | "PromotionUse" | "Activity" | "Webhook" | "User" | "Role" | "Program" | "ProgramKey" | "Factor" | "IdentityProvider" | "Identity" | "SignInRule")[];
                 /** @description Only records with this `Key`, or with any of several. */
                 "filter[Key]"?: string[];
                 /** @description Only records whose `Key` is this value or a greater one. */
