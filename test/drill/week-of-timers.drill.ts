@@ -1,5 +1,5 @@
 import { execFile, spawnSync } from 'node:child_process';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { mock } from 'node:test';
 import { promisify } from 'node:util';
@@ -51,6 +51,18 @@ interface Sample {
     let target: Target;
     let startedAt: number;
 
+    /** Gives what is written to a folder the time of this process, in place of the machine's. */
+    function inSimulatedTime(folderTarget: Target): Target {
+      const write = folderTarget.write.bind(folderTarget);
+      folderTarget.write = async (name, body) => {
+        const written = await write(name, body);
+        await utimes(join(archives, name), new Date(), new Date());
+        return written;
+      };
+
+      return folderTarget;
+    }
+
     /**
      * Sets the clock of this process and, by the file that its functions read, that of
      * PostgreSQL.
@@ -100,7 +112,7 @@ interface Sample {
       expect(row?.isSet, 'PostgreSQL follows the clock').to.equal(true);
 
       installation = await openInstallation(readConfig(environment));
-      target = await openTarget(readConfig(environment).backup);
+      target = inSimulatedTime(await openTarget(readConfig(environment).backup));
       await withBackupLock(installation.controlUrl, 'archives', control =>
         initTarget(control, target, { takeOver: false, isDryRun: false }),
       );
