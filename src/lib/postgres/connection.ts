@@ -143,7 +143,8 @@ export const maxRefusedMs = 10_000;
 
 /**
  * Runs `work` on one connection outside of any pool, and closes the connection.
- * @param pipeline true to send each query without waiting for the result of the one before it
+ * @param pipeline true to send each query without waiting for the result of the one before it;
+ *   not with a `kind` whose limits have `queryMs`: one slow query would end the connection
  */
 export async function withConnection<T>(
   url: string,
