@@ -84,7 +84,8 @@ export const storeCauses: readonly ErrorCause[] = [
       'RequestTimeout',
       'OperationAborted',
     ],
-    cause: 'the store is overloaded or fails, also at the last of five attempts',
+    cause:
+      'the store is overloaded or fails, also at the last attempt: of up to five, or of one after many failures',
     step: busyRemedy,
   },
   {
