@@ -1,11 +1,11 @@
 import type { TrustedProvider } from '../config/trusted-providers.ts';
-import { refusedUrl } from '../outgoing/refused-url.ts';
+import { refusedUrl, unclearUrl } from '../outgoing/refused-url.ts';
 
 /**
  * Returns why an address is no issuer from which a tenant may have its people signed in, to
  * complete "the issuer …"; undefined for an allowed one. An issuer is an https URL without query
  * and fragment (OpenID Connect Discovery 1.0 §2), at a public address unless the operator trusts
- * its origin for this tenant.
+ * its origin for this tenant, and names the host that it leads to.
  */
 export function refusedIssuer(
   issuer: string,
@@ -15,7 +15,7 @@ export function refusedIssuer(
   if (issuer.includes('?')) return 'must have no query';
   if (issuer.includes('#')) return 'must have no fragment';
 
-  return refusedFetch(issuer, tenantGuid, trusted);
+  return refusedFetch(issuer, tenantGuid, trusted) ?? unclearUrl(issuer);
 }
 
 /** Returns why nothing is fetched from a URL of a provider; undefined for an allowed one. */

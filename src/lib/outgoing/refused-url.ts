@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { domainToUnicode } from 'node:url';
 import { isPublicAddress } from './is-public-address.ts';
 
 const publicPorts = new Set(['', '443', '8443']);
@@ -26,6 +27,34 @@ export function refusedUrl(text: string, isException: boolean): string | undefin
   }
 
   return undefined;
+}
+
+/**
+ * Returns why a URL that somebody types is not taken, to complete "the URL …": its text names
+ * another host than the one to which a request would go. A parser of URLs (WHATWG URL §4.4)
+ * reads `\` as `/`, adds missing slashes, drops characters that show nothing, and takes letters
+ * and numbers of other forms for plain ones. Whoever reads the text, or checks it with a parser
+ * by RFC 3986, would then take `https://acme.example\@evil.example` for the other host.
+ * @param text a URL that `refusedUrl` allows
+ */
+export function unclearUrl(text: string): string | undefined {
+  const url = URL.parse(text);
+  if (!url) return 'must be an absolute URL';
+
+  const [beforeQuery = ''] = text.split('?', 1);
+  if (beforeQuery.includes('\\')) return 'must have no backslash';
+
+  const [, host = ''] = /^https?:\/\/([^/?]*)/i.exec(text) ?? [];
+  const written = host.toLowerCase().normalize('NFC').replace(standardPort(url), '');
+  const read = [url.hostname, domainToUnicode(url.hostname)].map(name =>
+    url.port === '' ? name : `${name}:${url.port}`,
+  );
+  return read.includes(written) ? undefined : `must begin with ${url.origin}`;
+}
+
+/** The port that a parser leaves out, at the end of a host. */
+function standardPort({ protocol }: URL): RegExp {
+  return protocol === 'https:' ? /:443$/ : /:80$/;
 }
 
 /**

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { listContract } from '../../lib/http/request/list-parameters/list-contract.ts';
-import { refusedUrl } from '../../lib/outgoing/refused-url.ts';
+import { refusedUrl, unclearUrl } from '../../lib/outgoing/refused-url.ts';
 import type { RowValues, Statement } from '../../lib/postgres/statement.ts';
 import { fieldProblem, problem, thrownErrors } from '../../lib/problems.ts';
 import { toRow } from '../../lib/runtime/casing.ts';
@@ -176,13 +176,14 @@ async function errorsOfUrl(
   return thrownErrors(async () => requireReceiver(services, context, Url));
 }
 
-/** @throws {Problem} for a URL that nothing is sent to */
+/** @throws {Problem} for a URL that nothing is sent to, or whose text names another host */
 function requireReceiver(
   { trustedReceivers }: WebhookServices,
   { tenant }: RequestContext,
   url: string,
 ): void {
-  const refused = refusedUrl(url, isTrusted(url, receiversOf(trustedReceivers, tenant.guid)));
+  const isException = isTrusted(url, receiversOf(trustedReceivers, tenant.guid));
+  const refused = refusedUrl(url, isException) ?? unclearUrl(url);
   if (refused !== undefined) throw fieldProblem('Url', refused, 'wrong_format');
 }
 

@@ -169,6 +169,8 @@ describe('the providers of a tenant', () => {
       [{ Issuer: 'https://login.example.com?a=b' }, 'Issuer'],
       [{ Issuer: 'https://127.0.0.1/realms/a' }, 'Issuer'],
       [{ Issuer: 'a text' }, 'Issuer'],
+      [{ Issuer: 'https://login.example.com\\@internal.example/' }, 'Issuer'],
+      [{ Issuer: 'https://login.exam\u200bple.com/' }, 'Issuer'],
       [{ ClientIds: [] }, 'ClientIds'],
       [{ ClientIds: Array.from({ length: 11 }, (_, i) => `${i}`) }, 'ClientIds'],
       [{ SecondFactor: 'mfa never' }, 'SecondFactor'],

@@ -202,6 +202,46 @@ describe('webhooks', () => {
     }
   });
 
+  it('a URL whose text names another host than the one that it leads to is refused, and each spelling of its own host is taken', async () => {
+    const misleading = [
+      'https://hooks.example.com\\@internal.example/',
+      'https://hooks.example.com/a\\b',
+      'https:\\\\hooks.example.com/',
+      'https:/hooks.example.com/',
+      'https:hooks.example.com/',
+      'https:///hooks.example.com/',
+      'https://hooks.exam\u200bple.com/',
+      'https://\u24d7ooks.example.com/',
+      'https://hooks%2eexample.com/',
+      'https://hooks\u3002example.com/',
+      'https://011.8.8.8/',
+    ];
+    for (const Url of misleading) {
+      const { status, body } = await admin.post(path, { Url });
+
+      expect(status, Url).to.equal(400);
+      expect(body.errors.Url[0], Url).to.match(/^must (have no backslash|begin with https:\/\/)/);
+    }
+
+    const plain = [
+      'https://HOOKS.example.com/',
+      'https://hooks.example.com:443/a?b=\\',
+      'https://hooks.example.com:8443',
+      'https://b\u00fccher.example/',
+      'https://bu\u0308cher.example/',
+      'https://xn--bcher-kva.example/',
+      'https://9.9.9.9/',
+      'https://[2620:FE::fe]/',
+    ];
+    for (const Url of plain) {
+      const { status, body } = await admin.post(path, { Url });
+
+      expect(status, Url).to.equal(201);
+      expect(body.Url, Url).to.equal(Url.normalize('NFC'));
+      await admin.delete(`${path}/${body.Id}`);
+    }
+  });
+
   it('an endpoint that fails keeps its place, and sends the same message again when it is due', async () => {
     let isDown = true;
     receiver.respond(
