@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import { errorDocument, explain } from '../../lib/log/operator-error.ts';
 import { pageText } from '../command/list-parts.ts';
 import type { Output, Plan, Progress } from '../command/operation.ts';
-import { tableText } from '../command/text-table.ts';
+import { messageText, tableText } from '../command/text-table.ts';
 
 /**
  * Progress that can be removed, and that tells whether it counts: that decides the effect of
@@ -164,12 +164,12 @@ export function wantsDocuments(): boolean {
  */
 export function printError(error: unknown): void {
   process.stderr.write(
-    `${wantsDocuments() ? JSON.stringify({ error: errorDocument(error) }) : explain(error)}\n`,
+    `${wantsDocuments() ? JSON.stringify({ error: errorDocument(error) }) : messageText(explain(error))}\n`,
   );
 }
 
 export function printWarning(message: string): void {
   process.stderr.write(
-    `${wantsDocuments() ? JSON.stringify({ warning: { message } }) : `Warning: ${message}`}\n`,
+    `${wantsDocuments() ? JSON.stringify({ warning: { message } }) : `Warning: ${messageText(message)}`}\n`,
   );
 }

@@ -186,12 +186,27 @@ const none = '–';
 const time = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z$/;
 
 /**
+ * Control characters, and those that reverse the direction of what follows them in a line
+ * (Unicode UAX #9 §2): a name with one would show another order of its own letters, and of the
+ * columns behind it.
+ */
+const controls = /[\p{Cc}\u202a-\u202e\u2066-\u2069]+/gu;
+
+/**
  * Replaces control characters: a name must neither break a line nor send a command to the
  * terminal. On a terminal, times have no fractions of seconds.
  */
 export function cellText(value: unknown, width = Number.POSITIVE_INFINITY): string {
-  const text = String(value ?? none).replace(/\p{Cc}+/gu, ' ');
+  const text = String(value ?? none).replace(controls, ' ');
   return width < Number.POSITIVE_INFINITY ? text.replace(time, '$1Z') : text;
+}
+
+/** Replaces the control characters of a message, which may have several lines. */
+export function messageText(message: string): string {
+  return message
+    .split('\n')
+    .map(line => line.replace(controls, ' '))
+    .join('\n');
 }
 
 /**

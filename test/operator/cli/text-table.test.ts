@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { tableText } from '../../../src/operator/command/text-table.ts';
+import { messageText, tableText } from '../../../src/operator/command/text-table.ts';
 
 describe('text table', () => {
   const guid = '5be26858-78fa-44f5-a95f-8ca37105bd5a';
@@ -42,6 +42,16 @@ describe('text table', () => {
     expect(row).to.equal(`${guid}  made by hand for th…  2026-11-23T06:57:50Z`);
     expect(note).to.equal('Not shown at this width: retiredAt');
     expect(lines(keys)[1]).to.equal(`${guid}  ${keys[0]?.note}  ${createdAt}  ${createdAt}`);
+  });
+
+  it('a text that somebody else has written sends no command to the terminal, and reverses no other column', () => {
+    const name = 'A\x1b[31m\x9b1m\r\n\u202egnp.\u2066exe\u2069\u200f';
+
+    const [, row = ''] = lines([{ name, status: 'active' }]);
+    const message = messageText(`There is no tenant ${name}.\nList them.`);
+
+    expect(row).to.equal('A [31m 1m gnp. exe \u200f  active');
+    expect(message).to.equal('There is no tenant A [31m 1m \n gnp. exe \u200f.\nList them.');
   });
 
   it('a cell such as "constructor", which every object has as a property, is text like any other', () => {
