@@ -1,4 +1,4 @@
-import { code } from '../../lib/http/request/fields.ts';
+import { lengths, text } from '../../lib/http/request/fields.ts';
 import type { Condition } from '../../lib/postgres/statement.ts';
 import { snakeCase } from '../../lib/runtime/casing.ts';
 
@@ -12,7 +12,7 @@ export function codeCondition(property: string, value: unknown): Condition | und
 }
 
 /**
- * The contract of a code in a path or a file. Made once, because making it takes as long as a
- * query.
+ * The contract of a code in a path or a file, also of one that no record can get any more. Made
+ * once, because making it takes as long as a query.
  */
-export const codeText = code();
+export const codeText = text({ max: lengths.code });

@@ -77,6 +77,55 @@ describe('codes', () => {
     });
   }
 
+  for (const [name, example] of Object.entries(examples)) {
+    const { path, unique } = example;
+    if (!unique) continue;
+
+    it(`a code of ${name} has no character that shows nothing, by which it would look like another code`, async () => {
+      for (const character of [
+        '\u00ad',
+        '\u180e',
+        '\u200b',
+        '\u200f',
+        '\u2060',
+        '\u202e',
+        '\u3164',
+      ]) {
+        for (const code of [`A${character}BC`, `ABC${character}`]) {
+          const body = { ...requiredOnly(example, example.first(refs)), [unique]: code };
+          const refused = await admin.post(path, body);
+
+          expect(refused.status, JSON.stringify(code)).to.equal(400);
+          expect(Object.keys(refused.body.errors)).to.deep.equal([unique]);
+        }
+      }
+    });
+  }
+
+  it('a record that had an invisible character in its code before is found, changed and deleted', async () => {
+    const path = '/api/v1/UnitsOfMeasure';
+    const find = (code: string) => admin.get(`${path}/code/${encodeURIComponent(code)}`);
+    const insert = async (code: string): Promise<void> => {
+      await sql(world.acme, `insert into units_of_measure (code, name) values ($1, 'Old')`, [code]);
+    };
+
+    await insert('OLD\u200b');
+    await insert('OLDER\u200b');
+    const { body: old } = await find('OLD\u200b');
+    const changed = await admin.put(`${path}/${old.Id}`, { Code: 'OLD', Name: 'New' });
+    const imported = await admin.post(
+      '/api/v1/Imports?resource=UnitOfMeasure&mode=upsert',
+      'Code,Name\nOLDER\u200b,New\n',
+      { 'Content-Type': 'text/csv' },
+    );
+    const deleted = await admin.delete(`${path}/${(await find('OLDER\u200b')).body.Id}`);
+
+    expect(changed.status).to.equal(200);
+    expect((await find('OLD')).body.Name).to.equal('New');
+    expect(imported.body.Errors[0]).to.include({ Line: 2, Field: 'Code', Code: 'invalid_text' });
+    expect(deleted.status).to.equal(204);
+  });
+
   it('the database and JavaScript agree on the lower case of every letter that both know', async () => {
     const letters = await sql<{ letter: string; key: string }>(
       world.acme,

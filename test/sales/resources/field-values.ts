@@ -83,6 +83,8 @@ export function text({
   const isControl = (character: string) =>
     /\p{Cc}/u.test(character) && !allowed.includes(character);
   const prefix = () => (unique ? uniqueCode() : '');
+  const isHidden = (character: string) =>
+    unique && /\p{Default_Ignorable_Code_Point}/u.test(character);
 
   const filled = (character: string): string => {
     const start = prefix();
@@ -98,7 +100,8 @@ export function text({
       const values: [json: string, stored: unknown][] = [
         [JSON.stringify(` \u3000${padded}two words\u2003 `), `${padded}two words`],
         [JSON.stringify(`${accented}e\u0301`), `${accented}\u00e9`],
-        ...unchanged(filled('x'), filled(emoji), `${prefix()}'";--\\%_\${7*7}<b>\u202e\u200bx`),
+        ...unchanged(filled('x'), filled(emoji), `${prefix()}'";--\\%_\${7*7}<b>x`),
+        ...(unique ? [] : unchanged('a\u202e\u200bx')),
         ...(multiline ? unchanged('one\ttab\nand two lines') : []),
         ...(mayBeEmpty ? ([['"  "', '']] as [string, unknown][]) : []),
       ];
@@ -118,6 +121,7 @@ export function text({
         'a\udc00b',
         '\udc00\ud800',
       ),
+      ...(unique ? json('a\u200bb', 'ab\u202e', 'a\u00adb') : []),
       ...json(...(multiline ? ['a\rb', 'a\vb'] : ['a\tb', 'a\nb', 'a\rb'])),
       ...json('x'.repeat(max + 1), emoji.repeat(max + 1), 'e\u0301'.repeat(max + 1)),
     ],
@@ -125,6 +129,7 @@ export function text({
       typeof value === 'string' &&
       value.isWellFormed() &&
       ![...value.trim()].some(isControl) &&
+      ![...value].some(isHidden) &&
       (mayBeEmpty || clean(value) !== '') &&
       [...clean(value)].length <= max,
     stored: clean,

@@ -147,13 +147,19 @@ export function normalText(text: string): string {
 
 /**
  * A code, which stands in paths: `.` and `..` are steps there, which every client resolves (RFC
- * 3986 §5.2.4).
+ * 3986 §5.2.4). With a character that shows nothing, such as a zero width space of a page from
+ * which it was copied, it would look like another code, and nobody who types it would find it.
  */
 export const code = () =>
-  text({ max: lengths.code }).refine(
-    value => value !== '.' && value !== '..',
-    invalid('must not be . or .., which no path can have', 'wrong_format'),
-  );
+  text({ max: lengths.code })
+    .refine(
+      value => value !== '.' && value !== '..',
+      invalid('must not be . or .., which no path can have', 'wrong_format'),
+    )
+    .refine(
+      value => !/\p{Default_Ignorable_Code_Point}/u.test(value),
+      invalid('must not contain characters that show nothing', 'invalid_text'),
+    );
 
 /** The format of codes. Only lists use it: the OpenAPI document does not have it. */
 export const codeFormat = 'code';
