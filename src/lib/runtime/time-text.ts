@@ -1,14 +1,18 @@
 /**
- * A time as programs write it: `2026-01-31T12:00Z` (Java), `2026-01-31T12:00:00+0000` (PHP).
+ * A time as programs write it: `2026-01-31T12:00Z` (Java), `2026-01-31T12:00:00+0000` (PHP). A
+ * space before an offset is the `+` of a query that nobody has encoded as `%2B` (WHATWG URL
+ * §5.1): no other text has this form.
  */
-const isoTime = /^(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:[.,]\d+)?)?(Z|[+-]\d\d(?::?\d\d)?)$/i;
+const isoTime =
+  /^(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:[.,]\d+)?)?(Z|[+-]\d\d(?::?\d\d)?| \d\d:?\d\d)$/i;
 
 /**
  * Returns the one form of RFC 3339 of a time in a form of ISO 8601; other texts as they are.
  */
 export function toRfc3339(text: string): string {
-  const [, minute, second = ':00', zone = ''] = isoTime.exec(text) ?? [];
+  const [, minute, second = ':00', written = ''] = isoTime.exec(text) ?? [];
   if (minute === undefined) return text;
+  const zone = written.replace(' ', '+');
   const offset = /^[+-]/.test(zone)
     ? `${zone.slice(0, 3)}:${zone.slice(3).replace(':', '') || '00'}`
     : zone;

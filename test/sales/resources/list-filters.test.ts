@@ -382,6 +382,32 @@ describe('filters of lists', () => {
     expect(await found('filter[CreatedAt][gte]=0001-01-01')).to.have.length(4);
   });
 
+  it('a time in a query may have a plus sign that the client has not encoded', async () => {
+    await sql(
+      world.acme,
+      `insert into order_statuses (name, created_at) values
+         ('p1', '2026-01-31T10:59:59Z'), ('p2', '2026-01-31T11:00:00Z')`,
+    );
+    const found = (query: string) =>
+      values(`/api/v1/OrderStatuses?filter[Name][prefix]=P&sort=Name&${query}`, 'Name');
+
+    for (const plus of ['+', '%2B', '%20']) {
+      for (const zone of ['01:00', '0100']) {
+        const query = `filter[CreatedAt][gte]=2026-01-31T12:00:00${plus}${zone}`;
+        expect(await found(query), query).to.deep.equal(['p2']);
+      }
+    }
+
+    const usage = await admin.get('/api/v1/Usage?from=2026-01-31T12:00:00+01:00');
+    expect(usage.status).to.equal(200);
+
+    for (const time of ['2026-01-31T12:00:00 25:00', '2026-01-31T12:00:00  01:00']) {
+      const query = `filter[CreatedAt]=${encodeURIComponent(time)}`;
+      const refused = await admin.get(`/api/v1/OrderStatuses?${query}`);
+      expect(refused.status, time).to.equal(400);
+    }
+  });
+
   it('the names that libraries give to the items of a list are values of one filter', async () => {
     for (const query of [
       'filter[Code][]=EUR&filter[Code][]=SEK',
