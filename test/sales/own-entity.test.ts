@@ -283,6 +283,8 @@ describe('the data of the own entity', () => {
     '/api/v1/AuditLog/{id}': [403, 200, 200],
     '/api/v1/EntityStatus': [403, 200, 200],
     '/api/v1/EntityStatus/{id}': [403, 200, 200],
+    '/api/v1/IdentityProviders': [403, 403, 200],
+    '/api/v1/IdentityProviders/{id}': [403, 403, 404],
     '/api/v1/Logins': [403, 403, 200],
     '/api/v1/Programs': [403, 200, 200],
     '/api/v1/Programs/{id}': [403, 404, 404],
