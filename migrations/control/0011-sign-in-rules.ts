@@ -11,11 +11,18 @@ export class SignInRules extends Migration {
     this.addSql(`
       create index sessions_provider_sid_index on sessions (provider_sid)
         where provider_sid is not null`);
+    // tokens of before a logout, which nobody has used yet
+    this.addSql('alter table identities add column logged_out_at timestamptz');
+    this.addSql(`
+      comment on column identities.logged_out_at is
+        'when its person was last logged out at the provider, by the clock of the provider, or '
+        'the database was restored: sign-ins of before are refused; null: never'`);
     this.addSql(refuseSession);
   }
 
   override down(): void {
     this.addSql(refuseSessionWithoutRules);
+    this.addSql('alter table identities drop column logged_out_at');
     this.addSql('drop index sessions_provider_sid_index');
     this.addSql('drop trigger require_sign_in_exception on users');
     this.addSql('drop trigger require_sign_in_exception_after_delete on users');

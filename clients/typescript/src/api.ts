@@ -99,7 +99,7 @@ export interface paths {
         put?: never;
         /**
          * Prove your password again, for what needs a proof of the last five minutes
-         * @description To make a key of a program, or to change your second factors, needs one: a login, or this. A person with a second factor sends a code or a passkey, too. Without one, 401 `second_factor_required` has the options for passkeys. A wrong password counts as a failed login, and ends no session. A person who has no password sends an ID token of a sign-in at the provider in its place.
+         * @description To make a key of a program, or to change your second factors, needs one: a login, or this. A person with a second factor sends a code or a passkey, too. Without one, 401 `second_factor_required` has the options for passkeys. A wrong password counts as a failed login, and ends no session. A person who has no password, or may not use it, sends an ID token of a sign-in at the provider in its place.
          *
          *     Needs a token.
          */
@@ -2476,7 +2476,7 @@ export interface components {
         PostAuthVerifyBody: {
             /** @description The password of the user. Null: as in a new record without it. */
             password?: string | null;
-            /** @description In place of `password`, of a person who has none: a new ID token, which is good once. Null: as in a new record without it. */
+            /** @description In place of `password`, of a person who may not use one: a new ID token, which is good once. Null: as in a new record without it. */
             idToken?: string | null;
             /** @description The present code of an authenticator app. Null: as in a new record without it. */
             code?: string | null;

@@ -5,6 +5,7 @@ import {
   setActor,
   transactControl,
 } from '../../control/database.ts';
+import { mayUsePasswordOf } from '../../control/password-logins.ts';
 import { hasFactor, hasProvedFactor } from '../../control/second-factor.ts';
 import { invalidToken } from '../../lib/http/request/bearer-token.ts';
 import { timestamp } from '../../lib/http/request/fields.ts';
@@ -36,18 +37,21 @@ import { addMethod } from './sessions.ts';
 /** The time after a login or a verification in which a person may do what needs one. */
 const proofLifetime = '5 minutes';
 
+/** SQL: true if the user `u` has a password, and may use it. */
+const hasPassword = `(u.password_hash <> '${noPassword}' and ${mayUsePasswordOf('u')})`;
+
 const isVerified = `
   select from sessions s join users u on u.tenant_id = s.tenant_id and u.id = s.user_id
    where s.id = $1::uuid and revoked_at is null
      and (verified_at > now() - interval '${proofLifetime}'
        or s.created_at > now() - interval '${proofLifetime}'
-          and (identity_id is null or password_hash = '${noPassword}'))
+          and (identity_id is null or not ${hasPassword}))
      and (${hasProvedFactor('s')} or not ${hasFactor('u')})`;
 
 /**
  * Requires that the person has proved the password, and the second factor if there is one,
  * within the last five minutes, by the login of the session or by `POST /api/v1/auth/verify`. Of
- * a person who has no password, a sign-in at the provider is the proof. So
+ * a person who has no password, or may not use it, a sign-in at the provider is the proof. So
  * a token that somebody has left behind does not suffice, nor does a session that was revoked a
  * moment ago, which a cache may still have as valid. A program, and a legacy client, can prove
  * nothing.
@@ -59,14 +63,14 @@ export async function requireVerified(query: QueryControl, { sessionId }: Caller
 
   throw problem('verification_required', {
     detail: sessionId
-      ? 'Send your password, or an ID token if you have none, and a code of your second factor if you have one, to ' +
+      ? 'Send your password, or an ID token if you may not use one, and a code of your second factor if you have one, to ' +
         '/api/v1/auth/verify, and then this request again.'
       : 'Only a person who has logged in can do this.',
   });
 }
 
 const ownAccount = `
-  select password_hash as hash, password_hash <> '${noPassword}' as "hasPassword",
+  select password_hash as hash, ${hasPassword} as "hasPassword",
          ${hasFactor('u')} as "hasFactor",
          (select identity_id::float8 from sessions where id = $3::uuid) as "identityId"
     from users u where id = $1 and tenant_id = $2`;
@@ -92,8 +96,8 @@ export function verify(services: AuthServices): TenantRoute {
       'To make a key of a program, or to change your second factors, needs one: a login, or this. A ' +
       'person with a second factor sends a code or a passkey, too. Without one, 401 ' +
       '`second_factor_required` has the options for passkeys. A wrong password counts as a failed login, ' +
-      'and ends no session. A person who has no password sends an ID token of a sign-in at the provider ' +
-      'in its place.',
+      'and ends no session. A person who has no password, or may not use it, sends an ID token of a sign-in ' +
+      'at the provider in its place.',
     body: z.object({
       password: z
         .string()
@@ -104,7 +108,7 @@ export function verify(services: AuthServices): TenantRoute {
       idToken: idTokenField
         .optional()
         .describe(
-          'In place of `password`, of a person who has none: a new ID token, which is good once.',
+          'In place of `password`, of a person who may not use one: a new ID token, which is good once.',
         ),
       ...proofFields,
       challenge: z
@@ -146,7 +150,8 @@ export function verify(services: AuthServices): TenantRoute {
       const matches =
         password === undefined ||
         (await passwords.verify(user?.hash, password, hashRequester(context)));
-      if (!matches) throw problem('invalid_credentials');
+      const isRefused = password !== undefined && !user?.hasPassword;
+      if (!matches || isRefused) throw problem('invalid_credentials');
 
       const isShort =
         password !== undefined && isShortPassword(password, services.passwordMinLength);
@@ -186,6 +191,7 @@ export function verify(services: AuthServices): TenantRoute {
 /** The facts of the caller's account that decide about a proof. */
 interface OwnAccount {
   readonly hash: string;
+  /** True if there is a password, and the rules of sign-in let the person use it. */
   readonly hasPassword: boolean;
   readonly hasFactor: boolean;
   /** The identity that has opened the session; null: none has. */
@@ -234,7 +240,7 @@ async function requireOwnToken(
   return {
     isFactor: user?.identityId === identity.id && provesFactor(checked),
     take: async query => {
-      if (!(await takeIdentity(query, identity.id, owner))) {
+      if (!(await takeIdentity(query, identity.id, owner, claims.issuedAt))) {
         throw refuseIdToken(services, context, 'held', provider);
       }
       if (!(await takeIdToken(query, claims))) {

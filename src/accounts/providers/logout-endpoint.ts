@@ -121,12 +121,30 @@ const ofSession = `
   provider_sid = $3 and $2::text is null
   and identity_id in (select i.id from identities i where i.id = identity_id and i.provider_id = $1)`;
 
-const revoke = (which: string): string => `
-  with ended as (delete from login_challenges where ${which})
-  update sessions set revoked_at = now(), revoked_reason = 'provider_logout'
-   where revoked_at is null and ${which} returning id`;
-const revokeOfSubject = revoke(ofSubject);
-const revokeOfSession = revoke(ofSession);
+/**
+ * SQL of the identities whose sign-ins of before are refused. Of a token without `sub`, those by
+ * which its session has opened one here.
+ */
+const identitiesOfLogout = `
+  provider_id = $1 and case when $2::text is not null then subject = $2
+    else id in (select identity_id from sessions where provider_sid = $3) end`;
+
+/**
+ * The statements of a logout, in the order in which a login takes the same locks: a login that
+ * has begun either ends before the last one, which revokes its session, or finds the second one.
+ * @param which SQL of what the token names
+ */
+const logout = (which: string) => ({
+  challenges: `delete from login_challenges where ${which}`,
+  identities: `
+    update identities set logged_out_at = greatest(logged_out_at, to_timestamp($4::float8))
+     where ${identitiesOfLogout}`,
+  sessions: `
+    update sessions set revoked_at = now(), revoked_reason = 'provider_logout'
+     where revoked_at is null and ${which} returning id`,
+});
+const logoutOfSubject = logout(ofSubject);
+const logoutOfSession = logout(ofSession);
 
 /**
  * Ends the sessions that a logout token names: those of a person, or those of one session at the
@@ -140,14 +158,19 @@ async function endSessions(
   provider: StoredProvider,
   claims: LogoutTokenClaims,
 ): Promise<boolean> {
-  const { sub = null, sid = null } = claims;
+  const { sub = null, sid = null, issuedAt } = claims;
   const values = [provider.id, sub, sid];
 
   const isTaken = await transactControl(services.control, async (query: QueryControl) => {
     if (!(await takeIdToken(query, claims))) return false;
 
-    if (sub === null) await query('logout_session', revokeOfSession, values);
-    else await query('logout_subject', revokeOfSubject, values);
+    const [name, ended] =
+      sub === null
+        ? (['session', logoutOfSession] as const)
+        : (['subject', logoutOfSubject] as const);
+    await query(`logout_${name}_challenges`, ended.challenges, values);
+    await query(`logout_${name}_identities`, ended.identities, [...values, issuedAt]);
+    await query(`logout_${name}_sessions`, ended.sessions, values);
     return true;
   });
   if (!isTaken) logRefusal(services, ctx, provider, 'used');

@@ -112,9 +112,12 @@ async function readRules(control: ControlDatabase, tenantId: number): Promise<Ru
   return stored ?? { PasswordLogins: 'allowed', Except: [] };
 }
 
+// Rules that a tenant without a row has already are no change.
 const storeRules = `
   insert into sign_in_rules as known (tenant_id, password_logins, except_users)
-  values ($1, $2, $3::bigint[])
+  select $1, $2, $3::bigint[]
+   where $2 <> 'allowed' or $3::bigint[] <> '{}'
+      or exists (select from sign_in_rules where tenant_id = $1)
   on conflict (tenant_id) do update
      set password_logins = excluded.password_logins, except_users = excluded.except_users,
          changed_at = now()

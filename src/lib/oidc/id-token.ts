@@ -15,6 +15,8 @@ export interface IdTokenClaims {
   readonly sid: string | undefined;
   /** The time from which the token is refused, in whole seconds since 1970. */
   readonly endsAt: number;
+  /** `iat`: when it was issued by the clock of the provider, in seconds since 1970. */
+  readonly issuedAt: number;
   /** The methods of the sign-in at the provider; empty if it does not say. */
   readonly amr: readonly string[];
   readonly email: string | undefined;
@@ -64,6 +66,7 @@ export function checkIdTokenClaims(
     sub,
     sid: nameInClaims(claims.sid),
     endsAt: Math.ceil(Math.min(exp, iat + maxAgeS)) + 1,
+    issuedAt: iat,
     amr: Array.isArray(amr) ? amr.filter(each => typeof each === 'string') : [],
     email: textOf(email),
     emailVerified: claims.email_verified === true,

@@ -22,6 +22,8 @@ export interface LogoutTokenClaims {
   readonly hash: Buffer;
   /** The time from which the token is refused, in whole seconds since 1970. */
   readonly endsAt: number;
+  /** `iat`: when it was issued by the clock of the provider, in seconds since 1970. */
+  readonly issuedAt: number;
 }
 
 /**
@@ -55,5 +57,5 @@ export function checkLogoutTokenClaims(
 
   const hash = createHash('sha256').update(`logout ${provider.guid} ${jti}`).digest();
 
-  return { sub, sid, hash, endsAt: Math.ceil(iat + maxAgeS) + 1 };
+  return { sub, sid, hash, endsAt: Math.ceil(iat + maxAgeS) + 1, issuedAt: iat };
 }

@@ -119,6 +119,9 @@ async function makeSafe<Replayed>(
   );
   await count('delete from login_challenges');
   await count('delete from factors where confirmed_at is null');
+  // The archive does not know which ID tokens were used since: none of before is good. The time
+  // of one is in whole seconds.
+  await count(`update identities set logged_out_at = now() - interval '1 second'`);
   const recoveryCodesRemoved = await count('delete from recovery_codes');
   const mailsWithdrawn =
     (await count('delete from mail_deliveries')) + (await count('delete from account_notices'));

@@ -48,7 +48,7 @@ const privileges: Record<string, string> = {
   identity_providers:
     'select, insert, delete, ' +
     'update (name, client_ids, is_enabled, second_factor, session_hours, creates_role_id, creates_scope, creates_entity_id, creates_entity_since, creates_domains, creates_claims, creates_permissions)',
-  identities: 'select, insert, delete, update (last_used_at, held_at)',
+  identities: 'select, insert, delete, update (last_used_at, held_at, logged_out_at)',
   used_id_tokens: 'select, insert, delete, update (hash)', // locks rows that it removes
   provider_states: readAndWrite,
   sign_in_rules: 'select, insert, update (password_logins, except_users, changed_at)',

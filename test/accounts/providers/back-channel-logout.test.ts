@@ -31,6 +31,15 @@ describe('a logout at a provider', () => {
   };
   const signIn = (person: { sub: string }, tenant = world.acme) =>
     signInWorld(world, provider).signIn(person, tenant);
+  /** Signs in at the second after the logout tokens of this one. */
+  const signInAfter = async ({ sub }: { sub: string }): Promise<Client> => {
+    const iat = Math.floor(Date.now() / 1000) + 1;
+    const { status, body } = await signInWorld(world, provider).exchange(
+      await provider.sign(provider.claims(sub, { iat })),
+    );
+    expect(status, JSON.stringify(body)).to.equal(200);
+    return world.anonymous.withToken(body.accessToken);
+  };
   const send = async (token: string, guid = configured.Guid): Promise<Response> =>
     fetch(`${world.url}${logoutPath}/${guid}`, {
       method: 'POST',
@@ -95,11 +104,40 @@ describe('a logout at a provider', () => {
     const token = await provider.sign(provider.logoutClaims({ sub: person.sub }));
 
     expect((await send(token)).status).to.equal(200);
-    const client = await signIn(person);
+    const client = await signInAfter(person);
     const again = await send(token);
 
     expect(again.status).to.equal(400);
     expect(await statusOf(client)).to.equal(200);
+  });
+
+  it('an ID token of before a logout lets nobody in, one of after it does, and those of others go on', async () => {
+    const { person, byPassword } = await addPerson();
+    const other = await addPerson();
+    const before = await provider.signIn(person);
+    const ofOther = await provider.signIn(other.person);
+
+    await send(await provider.sign(provider.logoutClaims({ sub: person.sub })));
+
+    const refused = await signInWorld(world, provider).exchange(before);
+    expect(refused.status).to.equal(401);
+    expect(refused.body.code).to.equal('invalid_id_token');
+    expect((await signInWorld(world, provider).exchange(ofOther)).status).to.equal(200);
+    expect(await statusOf(await signInAfter(person))).to.equal(200);
+    expect(await statusOf(byPassword)).to.equal(200);
+  });
+
+  it('an ID token of before a logout that names the session alone lets nobody in', async () => {
+    const { person } = await addPerson();
+    const tokenOf = (sid: string) => provider.sign(provider.claims(person.sub, { sid }));
+    const sid = crypto.randomUUID();
+    const { exchange } = signInWorld(world, provider);
+    const before = await tokenOf(sid);
+    expect((await exchange(await tokenOf(sid))).status).to.equal(200);
+
+    await send(await provider.sign(provider.logoutClaims({ sid })));
+
+    expect((await exchange(before)).status).to.equal(401);
   });
 
   it('a token that is no good logout token ends nothing, and all of them get one response', async () => {

@@ -16,7 +16,13 @@ import {
   rolesPath,
   usersPath,
 } from '../people/people-world.ts';
-import { newPerson, providersPath, signInWorld, withFormerBuild } from './provider-world.ts';
+import {
+  identitiesPath,
+  newPerson,
+  providersPath,
+  signInWorld,
+  withFormerBuild,
+} from './provider-world.ts';
 
 const rulesPath = '/api/v1/auth/sign-in-rules';
 const loginPath = '/api/v1/auth/login';
@@ -99,6 +105,92 @@ describe('a tenant that refuses passwords', () => {
     expectProblem(await post('refresh', { refreshToken }), 401, 'invalid_refresh_token');
     expect((await byProvider.get(mePath)).status).to.equal(200);
     expect((await ofKeeper.get(mePath)).status).to.equal(200);
+  });
+
+  it('a stream of changes that a password has opened ends, and one of a provider goes on', async () => {
+    const reader = await addManager();
+    const open = async (client: Client) => {
+      const stream = { isEnded: false, abort: new AbortController() };
+      const { status, body } = await fetch(`${world.url}/api/v1/Changes/stream?after=now`, {
+        headers: { Authorization: `Bearer ${client.tokens?.accessToken}` },
+        signal: stream.abort.signal,
+      });
+      expect(status).to.equal(200);
+      const read = async (): Promise<void> => {
+        for await (const _ of body ?? []);
+        stream.isEnded = true;
+      };
+      read().catch(() => undefined);
+      return stream;
+    };
+    const byPassword = await open(await world.login(world.acme, reader));
+    const byProvider = await open(await people.signIn(atProvider));
+
+    await refuse();
+
+    await eventually(() => byPassword.isEnded);
+    expect(byProvider.isEnded).to.equal(false);
+    byProvider.abort.abort();
+  });
+
+  it('a person whose password is refused proves a sign-in at the provider in its place, and not the password', async () => {
+    await refuse();
+    const client = await people.signIn(atProvider);
+    const link = async () =>
+      client.post(identitiesPath, { idToken: await provider.signIn(newPerson()) });
+    expect((await link()).status).to.equal(201);
+    await controlSql(
+      world,
+      `update sessions set created_at = created_at - interval '6 minutes' where user_id = ?`,
+      [manager.id],
+    );
+    expectProblem(await link(), 403, 'verification_required');
+
+    const byPassword = await client.post('/api/v1/auth/verify', { password: manager.password });
+    expectProblem(byPassword, 401, 'invalid_credentials');
+    const idToken = await provider.signIn(atProvider);
+    const byProvider = await client.post('/api/v1/auth/verify', { idToken });
+    expect(byProvider.status, JSON.stringify(byProvider.body)).to.equal(200);
+    expect((await link()).status).to.equal(201);
+  });
+
+  it('a person whose password is refused cannot unlink the last identity', async () => {
+    await refuse();
+    const client = await people.signIn(atProvider);
+    const [{ id }] = (await client.get(identitiesPath)).body;
+
+    expectProblem(await client.delete(`${identitiesPath}/${id}`), 400, 'wrong_state');
+    expect((await client.get(identitiesPath)).body).to.have.length(1);
+  });
+
+  it('a person whose password is refused, and who asks for a new one, gets a mail that names the provider, without a link', async () => {
+    await refuse();
+
+    const asked = await post('reset-password', { email: member.email });
+    const unknown = await post('reset-password', { email: newAddress() });
+    await post('reset-password', { email: keeper.email });
+
+    expect([asked.status, asked.body]).to.deep.equal([unknown.status, unknown.body]);
+    const [first] = await eventually(() => {
+      const found = mail.messagesTo(member.email);
+      return found.length > 0 && found;
+    });
+    expect(first?.content).to.include('Staff').and.not.include('#token');
+    expect(await mail.waitForToken(keeper.email)).to.be.a('string');
+  });
+
+  it('allowed passwords of a tenant that has set no rules are no change: no mail, no row', async () => {
+    expect((await put('allowed')).status).to.equal(200);
+
+    const tables = ['sign_in_rules', 'account_notices'];
+    for (const table of tables) {
+      const found = await controlSql(
+        world,
+        `select 1 from ${table} where tenant_id = ? ${table === 'account_notices' ? `and kind = 'sign_in_rules_changed'` : ''}`,
+        [world.acme.id],
+      );
+      expect(found, table).to.deep.equal([]);
+    }
   });
 
   it('a login that waits for its second factor, and a passkey alone, are refused as wrong ones are', async () => {

@@ -84,6 +84,20 @@ describe('providers in a restored control database', () => {
     expect((await providerOf(world.acme)).CreatesUsers).to.deep.equal(rule);
   });
 
+  it('an ID token of before a restore is refused, used or not, and one of after it is good', async () => {
+    await signIns.configure(world.acme);
+    await signIns.configure(world.globex);
+    const linked = await addLinked(world.acme);
+    const before = await provider.sign(
+      provider.claims(linked.account.sub, { iat: Math.floor(Date.now() / 1000) - 5 }),
+    );
+
+    await afterRestore(false);
+
+    expectProblem(await signIns.exchange(before), 401, 'invalid_id_token');
+    expect((await exchange(linked, world.acme)).status).to.equal(200);
+  });
+
   it('a restore with the later state gives back no provider, identity, client or rule that was taken away', async () => {
     await signIns.configure(world.acme, {
       ClientIds: [provider.clientIds[0], 'given-up'],

@@ -175,7 +175,7 @@ async function openSession(
     if (!account.mayLogIn) throw refuseIdToken(services, context, 'account_inactive', provider);
 
     await setPerson(query, owner, context, account);
-    if (!(await takeIdentity(query, identity.id, owner))) {
+    if (!(await takeIdentity(query, identity.id, owner, claims.issuedAt))) {
       throw refuseIdToken(services, context, 'held', provider);
     }
     if (!(await takeIdToken(query, claims))) {

@@ -4,6 +4,7 @@ import {
   queryControl,
 } from '../../../control/database.ts';
 import { addedBy, requireNoFormerBuild } from '../../../control/former-builds.ts';
+import { mayUsePasswordOf } from '../../../control/password-logins.ts';
 import type { TenantRecord } from '../../../control/records.ts';
 import type { Scope } from '../../../control/scopes.ts';
 import type { IdTokenClaims } from '../../../lib/oidc/id-token.ts';
@@ -222,9 +223,10 @@ const unlinkOne = `
 const otherWays = `
   select from users u
    where u.id = $2 and u.tenant_id = $1
-     and (u.password_hash <> '${noPassword}'
-       or exists (select from factors f where f.tenant_id = $1 and f.user_id = $2
-                     and f.kind = 'passkey' and f.confirmed_at is not null and f.held_at is null)
+     and (${mayUsePasswordOf('u')} and (
+         u.password_hash <> '${noPassword}'
+         or exists (select from factors f where f.tenant_id = $1 and f.user_id = $2
+                       and f.kind = 'passkey' and f.confirmed_at is not null and f.held_at is null))
        or exists (
          select from identities i
            join identity_providers p on p.tenant_id = i.tenant_id and p.id = i.provider_id
