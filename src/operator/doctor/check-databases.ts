@@ -94,6 +94,24 @@ export interface TemplateBuilds {
   readonly newer: ReadonlySet<string>;
 }
 
+/** Reports the template of this build if it accepts connections, so that it cannot be copied. */
+export function checkOwnTemplate(
+  { server, facts, report }: CheckContext,
+  { own }: TemplateBuilds,
+): void {
+  const name = `${server.prefix}_template_${own}`;
+  if (!facts.databases.get(name)?.open) return;
+
+  report({
+    check: 'open_template',
+    problem: `${name} has the name of the template of this build, and accepts connections: no tenant can be provisioned, cloned or restored`,
+    remedy: 'If it was opened for pg_upgrade, close it',
+    statements: [`alter database ${quote(name)} allow_connections false`],
+    kind: 'named',
+    changes: name,
+  });
+}
+
 /** Reports the templates of the builds before this one. */
 export function checkOldTemplates(
   { server, facts, report }: CheckContext,

@@ -13,6 +13,7 @@ import { type CheckContext, withinRights } from './check-context.ts';
 import {
   checkDrillDatabases,
   checkOldTemplates,
+  checkOwnTemplate,
   checkTenantDatabase,
   checkUnusedDatabases,
   type TemplateBuilds,
@@ -214,6 +215,7 @@ function checkServerFacts(
   checkOrphans(context);
   checkUnusedDatabases(context);
   checkOldTemplates(context, builds);
+  checkOwnTemplate(context, builds);
   checkDrillDatabases(context);
   checkPublicAccess(context);
   checkOperatorRights(context);

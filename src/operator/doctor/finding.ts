@@ -125,6 +125,7 @@ export const warnings = [
   'leftover_database',
   'copied_database',
   'old_template',
+  'open_template',
   'newer_schema',
   'limits_not_shared',
   'wide_proxies',

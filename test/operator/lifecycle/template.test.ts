@@ -97,6 +97,20 @@ describe('the template of new databases', () => {
     await expectNoOrphan(server);
   });
 
+  it('doctor names the template of this build while it accepts connections', async () => {
+    const name = await nameOfTemplate();
+    const ofTemplate = async () =>
+      (await findingsOf(server)).filter(([check]) => check === 'open_template');
+
+    await server.sql(`alter database "${name}" allow_connections true`);
+    const opened = await ofTemplate();
+    await server.sql(`alter database "${name}" allow_connections false`);
+    const closed = await ofTemplate();
+
+    expect(opened).to.have.length(1);
+    expect(closed).to.deep.equal([]);
+  });
+
   it('doctor --fix drops the templates of other builds, and no database of their name that accepts connections', async () => {
     const own = await nameOfTemplate();
     const [old, read, open] = ['ffffffffffff', '000000000000_read', '111111111111'].map(
