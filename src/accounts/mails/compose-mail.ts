@@ -32,7 +32,11 @@ export function composeMail(
 ): Message {
   const to = begun.email; // the stored address, never the one in the request
   if (kind === 'webhook_disabled') return disabledWebhookMail(publicUrl, tenant, to, about);
-  if (kind === 'account_notice') return noticeMail(tenant, to, about);
+  if (kind === 'account_notice') {
+    return about.because === 'provider'
+      ? providerMail(tenant, to, about)
+      : noticeMail(tenant, to, about);
+  }
 
   const { link, userGuid } = begun;
   const token = linkToken(secrets, { link, kind, tenantGuid: tenant.guid, userGuid });
@@ -119,6 +123,25 @@ function unconfirmedMail(tenant: Tenant, to: string, address: string): Message {
     ],
     link: { text: 'Confirm the address, and set a password', address },
     notes: ['The link works once, within an hour.', 'If it was not you, do nothing.'],
+  });
+}
+
+/** Composes the mail for a person who may not use a password, and signs in at a provider. */
+function providerMail(tenant: Tenant, to: string, about: MailAbout): Message {
+  const names = about.providers ?? [];
+  const step =
+    names.length === 1
+      ? `Sign in at ${names[0]}.`
+      : `Sign in at one of the providers of ${tenant.name}: ${names.join(', ')}.`;
+
+  return accountMail({
+    to,
+    subject: `How to log in to ${tenant.name}`,
+    paragraphs: [
+      askedText(tenant, about),
+      `${tenant.name} takes no passwords. ${names.length === 0 ? `Ask an administrator of ${tenant.name} how to log in.` : step}`,
+    ],
+    notes: ['If it was not you, do nothing.'],
   });
 }
 

@@ -3,6 +3,7 @@ import {
   type QueryControl,
   transactControl,
 } from '../../control/database.ts';
+import { mayUsePasswordOf } from '../../control/password-logins.ts';
 import type { Rate } from '../../lib/http/steps/rate-limit/sliding-window.ts';
 import type { NotSent } from './mail-dispatcher.ts';
 import { linkLifetimes } from './mail-link.ts';
@@ -22,7 +23,10 @@ const lockKnown = `
   select id::float8 as id, disabled_at is not null as "isDisabled", confirmed_at is not null as "isConfirmed",
          invited_at is not null as "isInvited",
          exists (select from mail_deliveries m
-                  where m.user_id = u.id and m.kind = 'registration' and m.expires_at > now()) as "isRegistering"
+                  where m.user_id = u.id and m.kind = 'registration' and m.expires_at > now()) as "isRegistering",
+         ${mayUsePasswordOf('u')} as "mayUsePassword",
+         (select coalesce(json_agg(p.name order by p.name, p.id), '[]')
+            from identity_providers p where p.tenant_id = u.tenant_id and p.is_enabled) as providers
     from users u where tenant_id = $1 and email = $2 for no key update`;
 /**
  * Inserts an unconfirmed user, with placeholders for password and names: the confirmation sets
@@ -74,6 +78,10 @@ interface KnownUser {
   readonly isInvited: boolean;
   /** True while a registration can be confirmed. */
   readonly isRegistering: boolean;
+  /** False if the tenant refuses passwords of this person: a link would set none. */
+  readonly mayUsePassword: boolean;
+  /** The names of the providers of the tenant. */
+  readonly providers: readonly string[];
 }
 
 /** The mail that an address gets, by the state of its user. */
@@ -132,7 +140,8 @@ async function findKnown(
  * Chooses the mail. A person who was invited keeps the role that the invitation gives, and
  * chooses the password by its link: the password of a registration, which anyone can send, must
  * not become theirs. A person who has registered, and asks for a password, gets a link like
- * that of an invitation, with the lifetime of a reset.
+ * that of an invitation, with the lifetime of a reset. A person who may not use a password gets
+ * no link that would set one.
  */
 function helpfulMail({ kind, about }: LeasedMail, user: KnownUser): HelpfulMail {
   const asked = kind === 'registration' ? kind : 'reset';
@@ -140,6 +149,14 @@ function helpfulMail({ kind, about }: LeasedMail, user: KnownUser): HelpfulMail 
 
   if (user.isDisabled) {
     return { kind: 'account_notice', about: { ...other, because: 'disabled' }, lifetime: '1 day' };
+  }
+  if (!user.mayUsePassword && (user.isConfirmed || !user.isInvited)) {
+    const { providers } = user;
+    return {
+      kind: 'account_notice',
+      about: { ...other, because: 'provider', providers },
+      lifetime: '1 day',
+    };
   }
   if (user.isConfirmed) {
     return asked === 'reset'

@@ -12,7 +12,9 @@ export interface MailAbout {
   /** The mail that somebody asked for, where another mail helps the address on. */
   readonly asked?: 'reset' | 'registration';
   /** The reason why the mail that was asked for would not help. */
-  readonly because?: 'unconfirmed' | 'expired' | 'disabled';
+  readonly because?: 'unconfirmed' | 'expired' | 'disabled' | 'provider';
+  /** The names of the providers at which the person signs in. */
+  readonly providers?: readonly string[];
   /** The host of a webhook. */
   readonly host?: string;
   readonly reason?: 'gone' | 'failing' | 'rights';
