@@ -158,6 +158,9 @@ export class IdentityProviders extends Migration {
             is distinct from
             (new.is_enabled, new.second_factor, new.session_hours, new.sessions_from))
         execute function announce_sessions_of_provider()`);
+    this.addSql(`
+      create trigger announce_truncate after truncate on identity_providers
+        execute function announce_truncate()`);
   }
 
   #addIdentities(): void {

@@ -82,6 +82,9 @@ export class SignInRules extends Migration {
     this.addSql(`
       create trigger announce_change after insert or update or delete on sign_in_rules
         for each row execute function announce_tenant_of_row('tenant_id')`);
+    this.addSql(`
+      create trigger announce_truncate after truncate on sign_in_rules
+        execute function announce_truncate()`);
   }
 
   // Whoever changes people: a request, an operator, or SQL. A restore has to take rights away all

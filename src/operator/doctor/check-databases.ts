@@ -94,7 +94,7 @@ export interface TemplateBuilds {
   readonly newer: ReadonlySet<string>;
 }
 
-/** Reports the template of this build if it accepts connections, so that it cannot be copied. */
+/** Reports the template of this build if it accepts connections: it cannot be copied then. */
 export function checkOwnTemplate(
   { server, facts, report }: CheckContext,
   { own }: TemplateBuilds,
