@@ -1,5 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { expect } from 'chai';
+import { codeOf } from '../accounts/auth/factors/factor-world.ts';
+import { Client } from '../support/client.ts';
 import { compatibleReleases, makeEarlierBuild } from '../support/earlier-builds.ts';
 import { type CopiedBuild, copyBuild, makeNextBuild } from '../support/next-build.ts';
 import { UpgradedInstallation, UpgradeLoad } from '../support/upgrade-load.ts';
@@ -143,6 +145,58 @@ describe('drill: an upgrade, a return, and both builds at once, under load', fun
         `is at version ${head}, of a later build: use that build`,
       );
       expect(await recorded(), words).to.deep.equal(before);
+    }
+  });
+
+  it('after a return, the former build lets in nobody with a second factor by the password alone, and takes neither a challenge, a setup token nor a key at any route', async () => {
+    const installation = await install();
+    await installation.migrate(today);
+    const recent = await installation.start(today);
+    const [acme] = installation.members;
+    if (!acme) throw new Error('the installation has no tenant');
+    const header = { 'X-Tenant': acme.guid };
+    const login = ({ url }: { url: string }, person: object) =>
+      new Client(url).post('/api/v1/auth/login', person, header);
+
+    const tokens = (await login(recent, acme.admin)).body;
+    const admin = new Client(recent.url).withToken(tokens.accessToken);
+    const program = { Name: 'Till', Role: 'Administrator', Scope: 'All', Networks: [] };
+    const { body: made } = await admin.post('/api/v1/Programs', program);
+    const { body: key } = await admin.post(`/api/v1/Programs/${made.Id}/keys`, {});
+    const { body: factor } = await admin.post('/api/v1/auth/factors/totp', {});
+    const code = codeOf(factor.secret, Math.floor(Date.now() / 30_000));
+    await admin.post(`/api/v1/auth/factors/${factor.id}/confirm`, { code });
+    const { body: begun } = await login(recent, acme.admin);
+    expect((await login(recent, acme.visitor)).status).to.equal(200);
+    await installation.controlSql(
+      `update roles set requires_second_factor = true
+        where id = (select role_id from users where email = '${acme.visitor.email}')`,
+    );
+    const { body: refused } = await login(recent, acme.visitor);
+    const secrets = [key.Key, begun.challenge, refused.setupToken];
+    expect(secrets.map(each => typeof each)).to.deep.equal(['string', 'string', 'string']);
+    await installation.stop(recent);
+
+    const service = await installation.start(former);
+    for (const person of [acme.admin, acme.visitor]) {
+      expect((await login(service, person)).status, person.email).to.be.at.least(401);
+    }
+    const anonymous = new Client(service.url);
+    const { paths } = (await anonymous.get('/docs/openapi.json')).body;
+    const routes = Object.entries<Record<string, { security?: object[] }>>(paths).flatMap(
+      ([path, methods]) =>
+        Object.entries(methods)
+          .filter(([, { security }]) => security === undefined)
+          .map(([method]) => ({ method: method.toUpperCase(), path })),
+    );
+    expect(routes.length).to.be.above(80);
+    for (const secret of secrets) {
+      const holder = anonymous.withToken(secret);
+      for (const { method, path } of routes) {
+        const body = method === 'GET' || method === 'DELETE' ? undefined : {};
+        const { status } = await holder.send(method, path.replaceAll(/\{\w+\}/g, '1'), body);
+        expect(status, `${method} ${path}`).to.equal(401);
+      }
     }
   });
 

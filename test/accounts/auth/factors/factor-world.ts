@@ -18,8 +18,11 @@ export interface Person {
 
 const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567';
 
-/** Computes a code as RFC 4226 and RFC 6238 describe it, by no library of the service. */
-function codeOf(secret: string, step: number): string {
+/**
+ * Computes a code as RFC 4226 and RFC 6238 describe it, by no library of the service.
+ * @param step the time in units of 30 s since 1970
+ */
+export function codeOf(secret: string, step: number): string {
   const bits = [...secret]
     .map(digit => alphabet.indexOf(digit).toString(2).padStart(5, '0'))
     .join('');
