@@ -256,8 +256,8 @@ export class IdentityProviders extends Migration {
           when by_identity is null then 'infinity'::timestamptz
           else coalesce(
             (select opened_at + p.session_hours * interval '1 hour'
-               from identities i
-               join identity_providers p on p.tenant_id = i.tenant_id and p.id = i.provider_id
+               from public.identities i
+               join public.identity_providers p on p.tenant_id = i.tenant_id and p.id = i.provider_id
               where i.id = by_identity and i.held_at is null
                 and p.is_enabled and p.sessions_from <= opened_at),
             '-infinity'::timestamptz)

@@ -143,6 +143,7 @@ describe('a restored control database', () => {
       clientsRevoked: 1,
       tenantsStopped: ['globex'],
       tenantsPurged: [],
+      tenantsWithoutPasswords: [],
       tenantsRenamed: [],
       factorsRemoved: 0,
       factorsLost: [],

@@ -40,8 +40,8 @@ describe('exports of lists as CSV', () => {
     await sql(
       world.acme,
       `insert into system_options (system_option_type_id, value) values
-         (-5, '=1+1'), (-4, '+1'), (-3, '-1'), (-2, '@x'), (-1, $1), (0, $2), (1, 'a,"b"'), (2, E'two\\nlines'), (3, '日本 🦄'),
-         (-9, '＝1+1'), (-8, '＋1'), (-7, '－1'), (-6, '＠x')`,
+         (5, '=1+1'), (6, '+1'), (7, '-1'), (8, '@x'), (9, $1), (10, $2), (11, 'a,"b"'), (12, E'two\\nlines'), (13, '日本 🦄'),
+         (1, '＝1+1'), (2, '＋1'), (3, '－1'), (4, '＠x')`,
       ['\tx', "'=x"],
     );
     await sql(
@@ -98,16 +98,16 @@ describe('exports of lists as CSV', () => {
     const rows = await rowsOf('/api/v1/SystemOptions?sort=SystemOptionTypeId&limit=10');
 
     expect(rows.slice(1).map(([, type, value]) => [type, value])).to.deep.equal([
-      ['-9', "'＝1+1"],
-      ['-8', "'＋1"],
-      ['-7', "'－1"],
-      ['-6', "'＠x"],
-      ['-5', "'=1+1"],
-      ['-4', "'+1"],
-      ['-3', "'-1"],
-      ['-2', "'@x"],
-      ['-1', "'\tx"],
-      ['0', "''=x"],
+      ['1', "'＝1+1"],
+      ['2', "'＋1"],
+      ['3', "'－1"],
+      ['4', "'＠x"],
+      ['5', "'=1+1"],
+      ['6', "'+1"],
+      ['7', "'-1"],
+      ['8', "'@x"],
+      ['9', "'\tx"],
+      ['10', "''=x"],
     ]);
   });
 
