@@ -464,7 +464,8 @@ const refuseSession = refuseSessionWhere(
     if new.identity_id is not null and not exists (
       select from identities i where i.id = new.identity_id and i.user_id = new.user_id)
       or ('idp' = any (new.methods)) <> (new.identity_id is not null)
-      or end_of_session(new.identity_id, new.created_at) <= now() then
+      or new.identity_id is not null
+        and end_of_session(new.identity_id, new.created_at) <= now() then
       raise insufficient_privilege using message = 'the identity of this session is not good';
     end if;
 `,

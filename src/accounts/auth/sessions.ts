@@ -21,7 +21,7 @@ const sessionsPerUser = 20;
 /** SQL condition: the session has not expired, nor ended with the identity that opened it. */
 export const unexpired = `
   refreshed_at > now() - interval '${sessionLifetime.idle}' and created_at > now() - interval '${sessionLifetime.total}'
-  and end_of_session(identity_id, created_at) > now()`;
+  and (identity_id is null or end_of_session(identity_id, created_at) > now())`;
 
 type OpenResult =
   | { outcome: 'opened'; token: RefreshToken }
