@@ -2,6 +2,7 @@ import { randomInt, randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { createProgramKey } from '../../src/control/program-key.ts';
 import { tokenChecksum } from '../../src/control/token-checksum.ts';
+import { factorWorld } from '../accounts/auth/factors/factor-world.ts';
 import { storeKey, storeProgram } from '../accounts/programs/stored-programs.ts';
 import { useWorld } from '../support/world.ts';
 
@@ -41,6 +42,14 @@ describe('drill: refusals that take equally long', () => {
       }),
     });
   const newKey = (): string => createProgramKey().key;
+
+  const login = (email: string, password: string): Promise<number> =>
+    statusOf('/api/v1/auth/login', {
+      method: 'POST',
+      headers: { 'X-Tenant': world.acme.guid, 'Content-Type': 'application/json' },
+      body: JSON.stringify({ email, password }),
+    });
+  const unknownAddress = (): string => `${randomUUID()}@acme.test`;
 
   /**
    * Sends both kinds in turn, in a random order within each pair, one at a time.
@@ -87,6 +96,32 @@ describe('drill: refusals that take equally long', () => {
     const chance = await compare([() => withKey(newKey()), () => withKey(guess())]);
 
     console.log(`      the same beginning takes longer: ${chance.toFixed(3)}`);
+    expect(chance).to.be.closeTo(0.5, tolerance);
+  });
+
+  it('a failed login does not tell by its time whether its address is known', async () => {
+    const { email } = world.acme.admin;
+
+    const chance = await compare([
+      () => login(unknownAddress(), 'wrong password'),
+      () => login(email, 'wrong password'),
+    ]);
+
+    console.log(`      a known address takes longer: ${chance.toFixed(3)}`);
+    expect(chance).to.be.closeTo(0.5, tolerance);
+  });
+
+  it('a failed login does not tell by its time whether its address has a second factor', async () => {
+    const people = factorWorld(world);
+    const { person, client } = await people.add(world.acme);
+    await people.addTotp(client);
+
+    const chance = await compare([
+      () => login(unknownAddress(), 'wrong password'),
+      () => login(person.email, 'wrong password'),
+    ]);
+
+    console.log(`      an address with a second factor takes longer: ${chance.toFixed(3)}`);
     expect(chance).to.be.closeTo(0.5, tolerance);
   });
 });
