@@ -289,6 +289,30 @@ describe('a login by the provider of a tenant', () => {
     await ended(client);
   });
 
+  it('the challenge of a verification by an ID token opens no session, which no provider would end', async () => {
+    const { account, client, person, userId } = await addLinked();
+    const { secret } = await people.addTotp(client);
+    await controlSql(world, `update users set password_hash = 'none' where id = ?`, [userId]);
+    const asked = await signIns.exchange(await provider.signIn(account));
+    const login = await people.verify(person, {
+      challenge: asked.body.challenge,
+      code: people.code(secret),
+    });
+    const byProvider = new Client(world.url, login.body);
+    people.passCode();
+
+    const idToken = await provider.signIn(account);
+    const wanted = await byProvider.post('/api/v1/auth/verify', { idToken });
+    expectProblem(wanted, 401, 'second_factor_required');
+    const { challenge } = wanted.body;
+    const code = people.code(secret);
+    const opened = await people.verify(person, { challenge, code });
+
+    expectProblem(opened, 401, 'invalid_challenge');
+    const verified = await byProvider.post('/api/v1/auth/verify', { idToken, code });
+    expect(verified.status, JSON.stringify(verified.body)).to.equal(200);
+  });
+
   it('who has a password proves it, whether the session was opened by the provider or not', async () => {
     const { account, person, id } = await addLinked();
     const client = await signIns.signIn(account);

@@ -54,9 +54,11 @@ export async function requireChallenge(
 }
 
 /**
- * Locks the account of a challenge.
- * @throws {Problem} `invalid_challenge` when the person has a new password, is disabled, or may
- *   not use the password of the challenge
+ * Locks the account of a challenge. One without an identity is of a login with a password, which
+ * the account must have: `POST /api/v1/auth/verify` makes one, too, for who has proved an
+ * identity, and would open a session that no provider ends.
+ * @throws {Problem} `invalid_challenge` when the person has a new password, is disabled, or has
+ *   none that may be used
  */
 export async function requireOpenAccount(
   query: QueryControl,
@@ -64,7 +66,8 @@ export async function requireOpenAccount(
   { password, identityId }: Challenge,
 ): Promise<LockedAccount> {
   const account = await lockAccountOf(query, owner);
-  const isAllowed = account.mayLogIn && (identityId !== null || account.mayUsePassword);
+  const isPasswordGood = account.hasPassword && account.mayUsePassword;
+  const isAllowed = account.mayLogIn && (identityId !== null || isPasswordGood);
   if (!isAllowed || !account.password.equals(password)) throw problem('invalid_challenge');
 
   return account;
