@@ -119,9 +119,14 @@ type ClaimValue = string | number | boolean;
 
 /** True for a value of a claim that a rule can have: no list, no object. */
 function isClaimValue(value: unknown): value is ClaimValue {
-  if (typeof value === 'string') return value.length <= maxText && !value.includes('\0');
+  if (typeof value === 'string') return value.length <= maxText && isStorable(value);
 
-  return typeof value === 'boolean' || typeof value === 'number';
+  return typeof value === 'boolean' || Number.isFinite(value);
+}
+
+/** True for a text that PostgreSQL can store in JSON. */
+function isStorable(text: string): boolean {
+  return text.isWellFormed() && !text.includes('\0');
 }
 
 const claims = () =>
@@ -132,8 +137,7 @@ const claims = () =>
       invalid(`must be at most ${maxNames} claims`, 'too_many', { max: maxNames }),
     )
     .refine(
-      all =>
-        Object.entries(all).every(([name, value]) => isClaimValue(value) && !name.includes('\0')),
+      all => Object.entries(all).every(([name, value]) => isClaimValue(value) && isStorable(name)),
       invalid('must have a text, a number or a boolean for each claim', 'wrong_type'),
     );
 

@@ -59,14 +59,14 @@ export async function verifySignature(
 
 /**
  * Returns the issuer that a token names, which is not verified: it says which provider's keys to
- * try. Undefined for a text that is no token, or names none.
+ * try. Undefined for a text that is no token, or names none that a provider can have.
  */
 export function issuerOfToken(token: string): string | undefined {
   if (token.length > maxLength) return undefined;
 
   try {
     const { iss } = unverifiedPart(token, 1);
-    return typeof iss === 'string' ? iss : undefined;
+    return typeof iss === 'string' && !iss.includes('\0') ? iss : undefined;
   } catch {
     return undefined;
   }

@@ -180,6 +180,8 @@ describe('the providers of a tenant', () => {
       [{ CreatesUsers: rule({ Domains: [] }) }, 'CreatesUsers[Domains]'],
       [{ CreatesUsers: rule({ Domains: ['not a domain'] }) }, 'CreatesUsers[Domains][0]'],
       [{ CreatesUsers: rule({ Claims: { groups: ['a'] } }) }, 'CreatesUsers[Claims]'],
+      [{ CreatesUsers: rule({ Claims: { hd: '\ud800' } }) }, 'CreatesUsers[Claims]'],
+      [{ CreatesUsers: rule({ Claims: { '\ud800': 'a' } }) }, 'CreatesUsers[Claims]'],
       [{ CreatesUsers: rule({ EntityId: 4711 }) }, 'CreatesUsers[EntityId]'],
       [{ Issuer: 'https://accounts.google.com', CreatesUsers: rule() }, 'CreatesUsers[Claims]'],
     ];

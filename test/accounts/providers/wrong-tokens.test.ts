@@ -8,6 +8,14 @@ import { newPerson, signInWorld } from './provider-world.ts';
 
 const nowS = (): number => Math.floor(Date.now() / 1_000);
 
+/** Returns a token that nobody has signed. */
+function unsigned(claims: object): string {
+  const parts = [{ alg: 'RS256' }, claims].map(part =>
+    Buffer.from(JSON.stringify(part)).toString('base64url'),
+  );
+  return [...parts, 'c2lnbmVk'].join('.');
+}
+
 describe('an exchange of a token that is wrong', () => {
   const provider = use(startProvider);
   const world = use(() => createWorld({ TRUSTED_PROVIDERS: provider.trusted }));
@@ -39,6 +47,7 @@ describe('an exchange of a token that is wrong', () => {
     ['without a nonce', () => provider.signIn(person, { nonce: null })],
     ['that is a logout token', () => provider.sign(provider.logoutClaims({ sub: person.sub }))],
     ['that is an access token', () => provider.accessToken(person)],
+    ['of an issuer that no text can name', async () => unsigned({ iss: '\0' })],
     ['that is a text', async () => 'a text'],
   ];
   for (const [title, token] of wrong) {
