@@ -77,13 +77,13 @@ function askedText({ name }: Tenant, { asked }: MailAbout): string {
 function invitationMail(tenant: Tenant, to: string, about: MailAbout, address: string): Message {
   const invites = `An administrator of ${tenant.name} invites you to use its back office.`;
   const again =
-    'You were invited before, and have not set a password yet. An earlier link does not work any more.';
+    'You were invited before, and have not accepted yet. An earlier link does not work any more.';
 
   return accountMail({
     to,
     subject: `Your invitation to ${tenant.name}`,
     paragraphs: about.asked ? [askedText(tenant, about), again] : [invites],
-    link: { text: 'Accept, and set your password', address },
+    link: { text: 'Accept the invitation', address },
     notes: [
       'The link works once, within 7 days.',
       'If you do not expect an invitation, do nothing.',
@@ -128,7 +128,7 @@ function unconfirmedMail(tenant: Tenant, to: string, address: string): Message {
 
 /** Composes the mail for a person who may not use a password, and signs in at a provider. */
 function providerMail(tenant: Tenant, to: string, about: MailAbout): Message {
-  const names = about.providers ?? [];
+  const names = (about.providers ?? []).map(thingText);
   const step =
     names.length === 1
       ? `Sign in at ${names[0]}.`
@@ -185,6 +185,14 @@ const maxNameText = 50; // code points
 export function nameText(name: string): string {
   const letters = name.replaceAll(/[^\p{L}\p{M}'’-]+/gu, ' ').trim();
   return [...letters].slice(0, maxNameText).join('');
+}
+
+/**
+ * Returns the letters and digits of a name that people have chosen: it must not carry a link
+ * into the mail.
+ */
+export function thingText(name: string): string {
+  return name.replaceAll(/[^\p{L}\p{M}\p{N}'’-]+/gu, ' ').trim();
 }
 
 const reasons = {

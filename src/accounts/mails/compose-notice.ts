@@ -1,7 +1,7 @@
 import type { TenantRecord } from '../../control/records.ts';
 import { clientNetwork } from '../../lib/http/request/client-address.ts';
 import { accountMail } from './account-mail.ts';
-import { nameText } from './compose-mail.ts';
+import { nameText, thingText } from './compose-mail.ts';
 import type { Message } from './mail-transport.ts';
 import type {
   AddedFactor,
@@ -429,12 +429,4 @@ function linesOf<Item>({ items, count }: Named<Item>, text: (item: Item) => stri
 
 function lastNotes({ isLast }: NoticeContext): string[] {
   return isLast ? ['You have got ten mails of this kind in a day: more are not sent.'] : [];
-}
-
-/**
- * Returns the letters and digits of a name that people have chosen: it must not carry a link
- * into the mail.
- */
-function thingText(name: string): string {
-  return name.replaceAll(/[^\p{L}\p{M}\p{N}'’-]+/gu, ' ').trim();
 }

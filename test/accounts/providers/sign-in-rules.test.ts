@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { startProvider } from '../../support/identity-provider.ts';
-import { startMailServer } from '../../support/mail-server.ts';
+import { readable, startMailServer } from '../../support/mail-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { use, useEach } from '../../support/use.ts';
 import { controlSql, createWorld } from '../../support/world.ts';
@@ -165,6 +165,8 @@ describe('a tenant that refuses passwords', () => {
 
   it('a person whose password is refused, and who asks for a new one, gets a mail that names the provider, without a link', async () => {
     await refuse();
+    const named = `update identity_providers set name = 'Staff https://evil.example'`;
+    await controlSql(world, named);
 
     const asked = await post('reset-password', { email: member.email });
     const unknown = await post('reset-password', { email: newAddress() });
@@ -180,6 +182,7 @@ describe('a tenant that refuses passwords', () => {
       );
     const helpful = await mailTo(member.email, 'How to log in');
     expect(helpful).to.include('Staff').and.not.include('token');
+    expect(helpful).not.to.include('evil.example');
     expect(await mailTo(keeper.email, 'A new password')).to.include('token');
   });
 
@@ -262,6 +265,10 @@ describe('a tenant that refuses passwords', () => {
     const invited = newAddress();
     await admin.post(usersPath, invitation({ Email: invited }));
     const token = await mail.waitForToken(invited);
+    const [invites] = mail.messagesTo(invited).map(({ content }) => readable(content));
+    expect(invites)
+      .to.include('Accept the invitation')
+      .and.not.match(/password/i);
     const person = newPerson({ email: 'somebody@elsewhere.example', email_verified: true });
 
     const accepted = await post('reset-password', {
