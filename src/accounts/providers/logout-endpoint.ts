@@ -6,7 +6,7 @@ import { ProviderUnavailableError, TokenRefusedError } from '../../lib/oidc/prov
 import { problem } from '../../lib/problems.ts';
 import type { HttpContext, HttpMiddleware } from '../../lib/request-state.ts';
 import type { AuthServices } from '../auth/auth-services.ts';
-import { takeIdToken } from '../auth/identities/identity-store.ts';
+import { rememberLogout, takeIdToken } from '../auth/identities/identity-store.ts';
 
 /** The path of the endpoint, with the guid of a provider in place of its parameter. */
 const logoutRoute = '/api/v1/auth/logout/:provider';
@@ -168,6 +168,7 @@ async function endSessions(
       sub === null
         ? (['session', logoutOfSession] as const)
         : (['subject', logoutOfSubject] as const);
+    if (sub !== null) await rememberLogout(query, provider, { sub, issuedAt });
     await query(`logout_${name}_challenges`, ended.challenges, values);
     await query(`logout_${name}_identities`, ended.identities, [...values, issuedAt]);
     await query(`logout_${name}_sessions`, ended.sessions, values);

@@ -183,6 +183,26 @@ describe('accounts that the rule of a provider makes', () => {
     expect((await exchange(person)).status).to.equal(200);
   });
 
+  it('an ID token of before a logout makes no account, and one of after it does', async () => {
+    const { Guid } = await configure();
+    const { sub, ...claims } = known();
+    const before = await provider.signIn({ sub, ...claims });
+    const logout = await provider.sign(provider.logoutClaims({ sub }));
+    const { status } = await fetch(`${world.url}/api/v1/auth/logout/${Guid}`, {
+      method: 'POST',
+      body: new URLSearchParams({ logout_token: logout }),
+    });
+    expect(status).to.equal(200);
+
+    expectProblem(await signIns.exchange(before), 401, 'invalid_id_token');
+
+    expect(lastReason()).to.equal('logged_out');
+    expect(await usersWith(claims.email)).to.deep.equal([]);
+    const iat = Math.floor(Date.now() / 1_000) + 1;
+    const after = await provider.sign(provider.claims(sub, { ...claims, iat }));
+    expect((await signIns.exchange(after)).status).to.equal(200);
+  });
+
   it('a rule with an entity that is gone gives nobody an account', async () => {
     const entity = await admin.post('/api/v1/Entities', { Name: 'Shop', EntityType: 'customer' });
     expect(entity.status, JSON.stringify(entity.body)).to.equal(201);

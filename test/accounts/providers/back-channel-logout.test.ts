@@ -5,7 +5,12 @@ import { startProvider } from '../../support/identity-provider.ts';
 import { use } from '../../support/use.ts';
 import { createWorld, type TestTenant } from '../../support/world.ts';
 import { addSampleUser } from '../auth/sample-users.ts';
-import { type ConfiguredProvider, newPerson, signInWorld } from './provider-world.ts';
+import {
+  type ConfiguredProvider,
+  identitiesPath,
+  newPerson,
+  signInWorld,
+} from './provider-world.ts';
 
 const mePath = '/api/v1/auth/me';
 const logoutPath = '/api/v1/auth/logout';
@@ -125,6 +130,19 @@ describe('a logout at a provider', () => {
     expect((await signInWorld(world, provider).exchange(ofOther)).status).to.equal(200);
     expect(await statusOf(await signInAfter(person))).to.equal(200);
     expect(await statusOf(byPassword)).to.equal(200);
+  });
+
+  it('an ID token of before a logout is linked to nobody', async () => {
+    const person = newPerson();
+    const client = await world.login(world.acme, await addSampleUser(world, world.acme));
+    const idToken = await provider.signIn(person);
+
+    await send(await provider.sign(provider.logoutClaims({ sub: person.sub })));
+
+    const refused = await client.post(identitiesPath, { idToken });
+    expect(refused.status).to.equal(401);
+    expect(refused.body.code).to.equal('invalid_id_token');
+    expect((await client.get(identitiesPath)).body).to.deep.equal([]);
   });
 
   it('an ID token of before a logout that names the session alone lets nobody in', async () => {

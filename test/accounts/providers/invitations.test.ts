@@ -4,9 +4,10 @@ import { startProvider } from '../../support/identity-provider.ts';
 import { startMailServer } from '../../support/mail-server.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, useLogin } from '../../support/world.ts';
+import { factorWorld } from '../auth/factors/factor-world.ts';
 import { addSampleUser } from '../auth/sample-users.ts';
 import { expectProblem, invitation, newAddress, usersPath } from '../people/people-world.ts';
-import { newPerson, signInWorld } from './provider-world.ts';
+import { identitiesPath, newPerson, providersPath, signInWorld } from './provider-world.ts';
 
 const password = 'correct horse battery staple';
 
@@ -69,6 +70,26 @@ describe('an invitation that an ID token accepts', () => {
     expectProblem(usedLink, 400, 'validation_failed');
     const again = await accept({ token: two.token, idToken: await provider.signIn(newPerson()) });
     expect(again.status, 'the refusals have used nothing').to.equal(204);
+  });
+
+  it('an ID token of before a logout accepts nothing, and leaves the link good, in this tenant alone', async () => {
+    const [provided] = (await admin.get(providersPath)).body;
+    const { email, token } = await invite();
+    const person = newPerson();
+    const [before, ofGlobex] = [await provider.signIn(person), await provider.signIn(person)];
+    const logout = await provider.sign(provider.logoutClaims({ sub: person.sub }));
+    await fetch(`${world.url}/api/v1/auth/logout/${provided.Guid}`, {
+      method: 'POST',
+      body: new URLSearchParams({ logout_token: logout }),
+    });
+
+    const refused = await accept({ token, idToken: before });
+    const { client } = await factorWorld(world).add(world.globex);
+    const linked = await client.post(identitiesPath, { idToken: ofGlobex });
+
+    expectProblem(refused, 401, 'invalid_id_token');
+    expect(linked.status, JSON.stringify(linked.body)).to.equal(201);
+    expect((await accept({ token, newPassword: password })).status, email).to.equal(204);
   });
 
   it('an ID token that met a link that is not good is good still', async () => {

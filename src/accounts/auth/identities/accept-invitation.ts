@@ -7,7 +7,7 @@ import { useLink, withdrawRegistrationsOf } from '../../mails/use-link.ts';
 import type { AuthServices } from '../auth-services.ts';
 import { rememberNetwork } from '../login-networks.ts';
 import { noPassword } from '../passwords.ts';
-import { checkIdToken, refuseIdToken } from './check-id-token.ts';
+import { checkIdToken, refuseIdToken, requireLoggedIn } from './check-id-token.ts';
 import { linkIdentity, takeIdToken } from './identity-store.ts';
 
 // A registration, which anybody can send, may have left a password that its sender has chosen.
@@ -32,7 +32,8 @@ export async function acceptInvitation(
 ): Promise<boolean> {
   const { control, secrets, notices } = services;
   const { tenant, origin, deadline } = context;
-  const { provider, claims } = await checkIdToken(services, context, idToken);
+  const checked = await checkIdToken(services, context, idToken);
+  const { provider, claims } = checked;
 
   const isAccepted = await transactControl(
     control,
@@ -42,6 +43,7 @@ export async function acceptInvitation(
       if (!(await takeIdToken(query, claims))) {
         throw refuseIdToken(services, context, 'used', provider);
       }
+      await requireLoggedIn(query, services, context, checked);
 
       const { userId, userGuid } = link;
       const { ipAddress, traceId } = origin;

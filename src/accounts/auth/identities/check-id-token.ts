@@ -1,10 +1,11 @@
+import type { QueryControl } from '../../../control/database.ts';
 import type { IdTokenClaims } from '../../../lib/oidc/id-token.ts';
 import { ProviderUnavailableError, TokenRefusedError } from '../../../lib/oidc/provider-error.ts';
 import { issuerOfToken } from '../../../lib/oidc/verify-token.ts';
 import { type Problem, problem } from '../../../lib/problems.ts';
 import type { RequestContext } from '../../../tenancy/request-context.ts';
 import type { AuthServices } from '../auth-services.ts';
-import { findProviderByIssuer, type StoredProvider } from './identity-store.ts';
+import { findProviderByIssuer, isLoggedOut, type StoredProvider } from './identity-store.ts';
 
 /** An ID token that is good, and was not used yet, and the provider that has issued it. */
 export interface CheckedIdToken {
@@ -19,6 +20,7 @@ type Refusal =
   | 'held'
   | 'account_inactive'
   | 'used'
+  | 'logged_out'
   | 'no_rule'
   | 'email_not_verified'
   | 'other_domain'
@@ -92,6 +94,22 @@ export function refuseIdToken(
   log.info({ event: 'id_token_refused', reason, ...line }, 'an ID token lets nobody in');
 
   return invalidIdToken();
+}
+
+/**
+ * Requires that the person of an ID token, who has no identity here yet, was not logged out at
+ * the provider since it was issued. `takeIdentity` knows it of the others.
+ * @throws {Problem} `invalid_id_token`
+ */
+export async function requireLoggedIn(
+  query: QueryControl,
+  services: Pick<AuthServices, 'log'>,
+  context: Pick<RequestContext, 'tenant' | 'origin'>,
+  { provider, claims }: CheckedIdToken,
+): Promise<void> {
+  if (await isLoggedOut(query, provider, claims)) {
+    throw refuseIdToken(services, context, 'logged_out', provider);
+  }
 }
 
 /** The one problem of an ID token that lets nobody in. */

@@ -9,7 +9,12 @@ import type { RequestContext } from '../../../tenancy/request-context.ts';
 import { withdrawLinks } from '../../mails/use-link.ts';
 import type { AuthServices } from '../auth-services.ts';
 import { noPassword } from '../passwords.ts';
-import { type CheckedIdToken, invalidIdToken, refuseIdToken } from './check-id-token.ts';
+import {
+  type CheckedIdToken,
+  invalidIdToken,
+  refuseIdToken,
+  requireLoggedIn,
+} from './check-id-token.ts';
 import { type AccountRule, linkIdentity, type StoredProvider } from './identity-store.ts';
 
 /** Maximum accounts that one provider makes in an hour. */
@@ -49,8 +54,9 @@ const insertUser = `
 export async function createAccount(
   services: Pick<AuthServices, 'control' | 'log'>,
   context: RequestContext,
-  { provider, claims }: CheckedIdToken,
+  checked: CheckedIdToken,
 ): Promise<number> {
+  const { provider, claims } = checked;
   const { rule } = provider;
   const reject = (reason: Parameters<typeof refuseIdToken>[2]) =>
     refuseIdToken(services, context, reason, provider);
@@ -68,6 +74,7 @@ export async function createAccount(
   const person = { address, ...namesOf(claims, address) };
   const result = await transactControl(services.control, async query => {
     await requireNoFormerBuild(query, addedBy.identityProviders);
+    await requireLoggedIn(query, services, context, checked);
     await setActor(query, JSON.stringify({ ipAddress, traceId }));
 
     return insertAccount(query, context, provider, rule, claims.sub, person);

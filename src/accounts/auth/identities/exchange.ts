@@ -23,6 +23,7 @@ import {
   checkIdToken,
   provesFactor,
   refuseIdToken,
+  requireLoggedIn,
 } from './check-id-token.ts';
 import { createAccount } from './create-account.ts';
 import { idTokenField } from './id-token-field.ts';
@@ -181,6 +182,8 @@ async function openSession(
     if (!(await takeIdToken(query, claims))) {
       throw refuseIdToken(services, context, 'used', provider);
     }
+    // A logout did not find the identity while the account was being made.
+    if (isNew) await requireLoggedIn(query, services, context, checked);
 
     const proved: ProvedIdentity = {
       id: identity.id,

@@ -7,7 +7,7 @@ import { fieldProblem, problem } from '../../../lib/problems.ts';
 import { defineRoute, type TenantRoute } from '../../../tenancy/define-route.ts';
 import type { AuthServices } from '../auth-services.ts';
 import { changeFactors, ownerOf, ownFactorRoute } from '../factors/change-factors.ts';
-import { checkIdToken, refuseIdToken } from './check-id-token.ts';
+import { checkIdToken, refuseIdToken, requireLoggedIn } from './check-id-token.ts';
 import { idTokenField } from './id-token-field.ts';
 import {
   confirmIdentity,
@@ -91,6 +91,7 @@ export function identityRoutes(services: AuthServices): TenantRoute[] {
           if (!(await takeIdToken(query, claims))) {
             throw refuseIdToken(services, context, 'used', provider);
           }
+          await requireLoggedIn(query, services, context, checked);
           const linked = await linkIdentity(query, {
             tenantId: owner.tenantId,
             userId: owner.userId,

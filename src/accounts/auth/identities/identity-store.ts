@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import {
   type ControlDatabase,
   type QueryControl,
@@ -113,6 +114,50 @@ export async function takeIdToken(
   { hash, endsAt }: Pick<IdTokenClaims, 'hash' | 'endsAt'>,
 ): Promise<boolean> {
   return (await query('use_id_token', insertUsed, [hash, endsAt])).length > 0;
+}
+
+/** The time of a logout for which its person is remembered: no older ID token is good then. */
+const rememberedFor = "interval '11 minutes'";
+const forgetLogout = `
+  delete from used_id_tokens
+   where hash = $1 and expires_at < to_timestamp($2::float8) + ${rememberedFor}`;
+const insertLogout = `
+  insert into used_id_tokens (hash, expires_at)
+  values ($1, to_timestamp($2::float8) + ${rememberedFor}) on conflict do nothing`;
+const logoutSince = `
+  select from used_id_tokens
+   where hash = $1 and expires_at >= to_timestamp($2::float8) + ${rememberedFor}`;
+
+/** A person at a provider, and the time of a token, in seconds since 1970. */
+type TokenOfPerson = Pick<IdTokenClaims, 'sub' | 'issuedAt'>;
+
+/**
+ * Remembers the logout of a person at a provider while ID tokens of before may be good: one
+ * whom nobody knows here yet could get an account by them. It stands among the used tokens.
+ */
+export async function rememberLogout(
+  query: QueryControl,
+  provider: Pick<Provider, 'guid'>,
+  { sub, issuedAt }: TokenOfPerson,
+): Promise<void> {
+  const values = [hashOfPerson(provider, sub), issuedAt];
+  await query('forget_logout', forgetLogout, values);
+  await query('insert_logout', insertLogout, values);
+}
+
+/** True if the person of an ID token was logged out at the provider since it was issued. */
+export async function isLoggedOut(
+  query: QueryControl,
+  provider: Pick<Provider, 'guid'>,
+  { sub, issuedAt }: TokenOfPerson,
+): Promise<boolean> {
+  const values = [hashOfPerson(provider, sub), issuedAt];
+
+  return (await query('logout_since', logoutSince, values)).length > 0;
+}
+
+function hashOfPerson({ guid }: Pick<Provider, 'guid'>, sub: string): Buffer {
+  return createHash('sha256').update(`logged out ${guid} ${sub}`).digest();
 }
 
 /** An identity that is linked to an account. */
