@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import { eventually } from '../../support/eventually.ts';
 import { startProvider } from '../../support/identity-provider.ts';
+import { readLockWaiters } from '../../support/lock-waiters.ts';
 import { readable, startMailServer } from '../../support/mail-server.ts';
 import { mailsSettled, tryMailsNow } from '../../support/mails.ts';
 import { use } from '../../support/use.ts';
@@ -181,6 +183,29 @@ describe('accounts that the rule of a provider makes', () => {
 
     await admin.put(`${rolesPath}/${role.Id}`, { Name: role.Name, Permissions: ['full.read'] });
     expect((await exchange(person)).status).to.equal(200);
+  });
+
+  it('a rule that is changed while it makes an account makes none by what it was', async () => {
+    const { Id } = await configure();
+    const person = known();
+    const idToken = await provider.signIn(person);
+    const change = `
+      update identity_providers set creates_domains = creates_domains || '{b.example}'::text[]
+       where id = $1`;
+
+    const refused = await withConnection(world.config.databaseUrl ?? '', async client => {
+      await client.query('begin');
+      await client.query(change, [Id]);
+      const exchanged = signIns.exchange(idToken);
+      await eventually(async () => (await readLockWaiters(client)).length > 0);
+      await client.query('commit');
+      return exchanged;
+    });
+
+    expectProblem(refused, 401, 'invalid_id_token');
+    expect(lastReason()).to.equal('no_rule');
+    expect(await usersWith(person.email)).to.deep.equal([]);
+    expect((await signIns.exchange(idToken)).status, 'the token is good still').to.equal(200);
   });
 
   it('an ID token of before a logout makes no account, and one of after it does', async () => {

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { type QueryControl, setActor, transactControl } from '../../../control/database.ts';
 import { addedBy, requireNoFormerBuild } from '../../../control/former-builds.ts';
 import { readEmail } from '../../../lib/http/request/email.ts';
@@ -15,7 +16,12 @@ import {
   refuseIdToken,
   requireLoggedIn,
 } from './check-id-token.ts';
-import { type AccountRule, linkIdentity, type StoredProvider } from './identity-store.ts';
+import {
+  type AccountRule,
+  accountRule,
+  linkIdentity,
+  type StoredProvider,
+} from './identity-store.ts';
 
 /** Maximum accounts that one provider makes in an hour. */
 const maxPerHour = 100;
@@ -25,7 +31,8 @@ const lockProvider = `
   select (select count(*)::int from identities i
            where i.tenant_id = p.tenant_id and i.provider_id = p.id and i.is_by_rule
              and i.created_at > now() - interval '1 hour') as made,
-         (select r.permissions <@ p.creates_permissions from roles r where r.id = p.creates_role_id) as "isWithin"
+         (select r.permissions <@ p.creates_permissions from roles r where r.id = p.creates_role_id) as "isWithin",
+         ${accountRule} as rule
     from identity_providers p
    where p.id = $1 and p.tenant_id = $2 and p.is_enabled and p.creates_role_id = $3
      for no key update of p`;
@@ -105,12 +112,13 @@ async function insertAccount(
 ): Promise<number | Parameters<typeof refuseIdToken>[2]> {
   await query('lock_role_of_rule', lockRole, [rule.roleId]);
   const values = [provider.id, tenant.id, rule.roleId];
-  const [found] = await query<{ made: number; isWithin: boolean }>(
+  const [found] = await query<{ made: number; isWithin: boolean; rule: AccountRule }>(
     'lock_provider_of_rule',
     lockProvider,
     values,
   );
-  if (!found) return 'no_rule';
+  // What was checked is the rule as it was before the lock.
+  if (!found || !isDeepStrictEqual(found.rule, rule)) return 'no_rule';
   if (!found.isWithin) return 'rights_grown';
   if (found.made >= maxPerHour) return 'too_many_accounts';
 

@@ -40,12 +40,15 @@ export interface AccountRule {
   readonly permissions: readonly string[];
 }
 
+/** SQL of the `AccountRule` of a provider. */
+export const accountRule = `
+  case when creates_role_id is not null then json_build_object(
+    'roleId', creates_role_id, 'scope', creates_scope, 'entityId', creates_entity_id,
+    'entitySince', creates_entity_since, 'domains', creates_domains, 'claims', creates_claims,
+    'permissions', creates_permissions) end`;
 const providerByIssuer = `
   select id::float8 as id, guid, name, issuer, client_ids as "clientIds", second_factor as "secondFactor",
-         case when creates_role_id is not null then json_build_object(
-           'roleId', creates_role_id, 'scope', creates_scope, 'entityId', creates_entity_id,
-           'entitySince', creates_entity_since, 'domains', creates_domains, 'claims', creates_claims,
-           'permissions', creates_permissions) end as rule
+         ${accountRule} as rule
     from identity_providers where tenant_id = $1 and issuer = $2 and is_enabled`;
 
 /** Returns the enabled provider of a tenant that has an issuer; undefined: there is none. */
