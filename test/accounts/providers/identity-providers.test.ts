@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { permissions } from '../../../src/control/permissions.ts';
+import { importableResources } from '../../../src/sales/imports/importable-resources.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { readable, startMailServer } from '../../support/mail-server.ts';
@@ -8,7 +9,13 @@ import { use } from '../../support/use.ts';
 import { controlSql, createWorld, useLogin } from '../../support/world.ts';
 import { factorWorld } from '../auth/factors/factor-world.ts';
 import { addSampleUser } from '../auth/sample-users.ts';
-import { addRole, expectProblem, rolesPath } from '../people/people-world.ts';
+import {
+  addRole,
+  expectProblem,
+  invitation,
+  rolesPath,
+  usersPath,
+} from '../people/people-world.ts';
 import { withFormerBuild } from './provider-world.ts';
 
 const path = '/api/v1/IdentityProviders';
@@ -158,8 +165,54 @@ describe('the providers of a tenant', () => {
       Scope: 'All',
     });
     const { Key } = (await admin.post(`/api/v1/Programs/${program.body.Id}/keys`, {})).body;
-    const refused = await world.anonymous.withToken(Key).post(path, provider());
-    expectProblem(refused, 403, 'verification_required');
+    const granted = await fetch(`${world.url}/api/v1/auth/token`, {
+      method: 'POST',
+      body: new URLSearchParams({
+        grant_type: 'client_credentials',
+        client_id: program.body.Guid,
+        client_secret: Key,
+      }),
+    });
+    const { access_token: accessToken } = (await granted.json()) as { access_token: string };
+    for (const token of [Key, accessToken]) {
+      const byProgram = world.anonymous.withToken(token);
+      const refused = [
+        await byProgram.post(path, provider()),
+        await byProgram.put(`${path}/${body.Id}`, replaced(body)),
+        await byProgram.delete(`${path}/${body.Id}`),
+        await byProgram.put('/api/v1/auth/sign-in-rules', {
+          PasswordLogins: 'allowed',
+          Except: [],
+        }),
+      ];
+      for (const each of refused) expectProblem(each, 403, 'verification_required');
+    }
+  });
+
+  it('the role of a rule is grown by nobody who lacks what it would get, nor do they grant one that has it', async () => {
+    const role = await addRole(admin, ['full.read']);
+    await add({ CreatesUsers: rule({ Role: role.Name }) });
+    const held = permissions.filter(permission => permission !== 'pricing.override');
+    const lesser = await world.loginAs(world.acme, { permissions: [...held] });
+    const Permissions = ['full.read', 'pricing.override'];
+
+    const refused = [
+      await lesser.put(`${rolesPath}/${role.Id}`, { Name: role.Name, Permissions }),
+      await lesser.post(rolesPath, { Name: 'Other', Permissions }),
+      await lesser.post(usersPath, invitation({ Role: 'Administrator' })),
+      await lesser.post('/api/v1/Programs', { Name: 'Day', Role: 'Administrator', Scope: 'All' }),
+    ];
+
+    for (const each of refused) expectProblem(each, 403, 'forbidden');
+    const { body: unchanged } = await admin.get(`${rolesPath}/${role.Id}`);
+    expect(unchanged.Permissions).to.deep.equal(['full.read']);
+  });
+
+  it('no import changes people, roles, programs or providers', () => {
+    const names = [...importableResources.keys()].map(name => name.toLowerCase());
+
+    expect(names.join()).not.to.match(/user|role|program|provider|identit/);
+    expect(names).to.include('currency');
   });
 
   it('a provider that cannot be one gets an error of each field', async () => {

@@ -105,6 +105,22 @@ describe('an exchange of a token that is wrong', () => {
     expect(world.logs.filter(each => each.includes(token))).to.deep.equal([]);
   });
 
+  it('a token of a provider whose clock is five minutes slow is exchanged, and one of a clock that is as much fast is not', async () => {
+    const [ofSlow, ofFast] = [await provider.signIn(person), await provider.signIn(person)];
+
+    world.clock.offsetSeconds = 300;
+    const slow = await exchange(ofSlow);
+    world.clock.offsetSeconds = -300;
+    const fast = await exchange(ofFast);
+    world.clock.offsetSeconds = 0;
+
+    expect(slow.status, JSON.stringify(slow.body)).to.equal(200);
+    expectProblem(fast, 401, 'invalid_id_token');
+    expect(world.logs.findLast(line => line.includes('id_token_refused'))).to.include(
+      '"not_yet_valid"',
+    );
+  });
+
   it('a token of a new key is exchanged after the provider has rotated its keys', async () => {
     await provider.rotateKeys();
     world.clock.offsetSeconds += 61; // keys of a token are fetched again once a minute

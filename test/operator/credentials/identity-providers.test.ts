@@ -107,6 +107,29 @@ describe('identity-provider', () => {
     expect(left.map(({ tenant_id }) => Number(tenant_id))).to.deep.equal([world.acme.id]);
   });
 
+  it('a clone has no provider of its source, and no identity or rule of sign-in', async () => {
+    await signIns.configure(world.acme);
+    await addLinked();
+
+    const { email } = world.acme.admin;
+    const { code, stdout, stderr } = await runCommand(
+      'scripts/tenant.ts',
+      ['clone', 'acme', 'copy', '--login', email, '--json'],
+      world.environment,
+    );
+
+    expect(code, stderr).to.equal(0);
+    const { id } = JSON.parse(stdout);
+    for (const table of ['identity_providers', 'identities', 'sign_in_rules']) {
+      const rows = await controlSql(world, `select from ${table} where tenant_id = ?`, [id]);
+      expect(rows, table).to.deep.equal([]);
+    }
+    const ofSource = await controlSql(world, 'select from identities where tenant_id = ?', [
+      world.acme.id,
+    ]);
+    expect(ofSource).to.have.length(1);
+  });
+
   it('doctor names a provider that no process has reached for an hour, until one reaches it', async () => {
     const { Id } = await signIns.configure(world.acme);
     const { user } = await addLinked();
