@@ -132,6 +132,8 @@ const identitiesOfLogout = `
 /**
  * The statements of a logout, in the order in which a login takes the same locks: a login that
  * has begun either ends before the last one, which revokes its session, or finds the second one.
+ * The first one is sent after that again: a login for which the second one has waited may have
+ * left a challenge.
  * @param which SQL of what the token names
  */
 const logout = (which: string) => ({
@@ -171,6 +173,7 @@ async function endSessions(
     if (sub !== null) await rememberLogout(query, provider, { sub, issuedAt });
     await query(`logout_${name}_challenges`, ended.challenges, values);
     await query(`logout_${name}_identities`, ended.identities, [...values, issuedAt]);
+    await query(`logout_${name}_challenges`, ended.challenges, values);
     await query(`logout_${name}_sessions`, ended.sessions, values);
     return true;
   });

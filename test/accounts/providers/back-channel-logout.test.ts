@@ -1,7 +1,9 @@
 import { expect } from 'chai';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { startProvider } from '../../support/identity-provider.ts';
+import { readLockWaiters } from '../../support/lock-waiters.ts';
 import { use } from '../../support/use.ts';
 import { createWorld, type TestTenant } from '../../support/world.ts';
 import { addSampleUser } from '../auth/sample-users.ts';
@@ -130,6 +132,36 @@ describe('a logout at a provider', () => {
     expect((await signInWorld(world, provider).exchange(ofOther)).status).to.equal(200);
     expect(await statusOf(await signInAfter(person))).to.equal(200);
     expect(await statusOf(byPassword)).to.equal(200);
+  });
+
+  it('a login that is made to wait for its second factor while its person is logged out is not completed', async () => {
+    const { person } = await addPerson();
+    const ofPerson = 'from identities where subject = $1';
+    const token = await provider.sign(provider.logoutClaims({ sub: person.sub }));
+
+    const left = await withConnection(world.config.databaseUrl ?? '', async client => {
+      await client.query('begin');
+      await client.query(`select ${ofPerson} for update`, [person.sub]);
+      await client.query(
+        `insert into login_challenges (hash, tenant_id, user_id, purpose, password, password_is_short,
+                                       expires_at, identity_id)
+         select sha256(subject::bytea), tenant_id, user_id, 'verify', sha256('a hash'), false,
+                now() + interval '5 minutes', id ${ofPerson}`,
+        [person.sub],
+      );
+      const ended = send(token);
+      await eventually(async () => (await readLockWaiters(client)).length > 0);
+      await client.query('commit');
+      expect((await ended).status).to.equal(200);
+
+      const { rows } = await client.query(
+        `select from login_challenges where identity_id = (select id ${ofPerson})`,
+        [person.sub],
+      );
+      return rows;
+    });
+
+    expect(left).to.deep.equal([]);
   });
 
   it('an ID token of before a logout is linked to nobody', async () => {
