@@ -197,6 +197,14 @@ export const serverCauses: readonly ErrorCause[] = [
     cause: 'it is starting up; try again in a moment',
     step: 'Wait until it has started',
   },
+  {
+    codes: ['08P01'],
+    cause:
+      'it is behind a pooler that refuses the login, as PgBouncer does for 15 s after a login that failed',
+    step:
+      'Try again in 15 s, and set server_login_retry = 1 in the file of PgBouncer; if it goes on, look into the log ' +
+      'of the pooler',
+  },
 ];
 
 /** The causes because of which a server that can be used refuses a statement of a command. */
