@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
@@ -86,6 +86,30 @@ describe('failures that an operator can resolve', () => {
     for (const folder of ['/proc/backoffice', '/proc/backoffice/data']) {
       expectOneLine(await runCommand('scripts/tenant.ts', provision, { DATA_DIR: folder }), text);
     }
+  });
+
+  it('a DATA_DIR of another major version of PostgreSQL is refused with both versions and the way, and nothing in it changes', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'backoffice-version-'));
+    const data = join(folder, 'postgres');
+    await mkdir(data, { mode: 0o700 });
+    await writeFile(join(data, 'PG_VERSION'), '17\n');
+    await writeFile(join(data, 'superuser.password'), 'secret-word', { mode: 0o600 });
+    await writeFile(join(folder, 'master.key'), randomBytes(32).toString('base64'));
+    const text =
+      `${data} has data of PostgreSQL 17, and this build has PostgreSQL 18, which cannot read them: start a build with ` +
+      'PostgreSQL 17, bring the data to 18 by pg_upgrade (docs/operate/upgrades.md, Upgrade PostgreSQL), or set DATA_DIR ' +
+      'to another folder to begin anew.';
+
+    for (const [script, args] of [
+      ['src/main.ts', []],
+      ['scripts/tenant.ts', ['list']],
+    ] as const) {
+      expectOneLine(await runCommand(script, [...args], { DATA_DIR: folder }), text);
+    }
+
+    expect((await readdir(folder)).sort()).to.deep.equal(['master.key', 'postgres']);
+    expect((await readdir(data)).sort()).to.deep.equal(['PG_VERSION', 'superuser.password']);
+    await rm(folder, { recursive: true });
   });
 
   it('a HOST or MANAGEMENT_HOST that is not an address of the machine is reported by name, and the port is not', async () => {

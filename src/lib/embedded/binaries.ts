@@ -1,7 +1,8 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
 import { access, constants, lstat, readFile, symlink } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { dirname, join, relative } from 'node:path';
+import { promisify } from 'node:util';
 import { OperatorError } from '../log/operator-error.ts';
 
 /**
@@ -112,6 +113,25 @@ export async function postgresBinaries(): Promise<{ initdb: string; postgres: st
   });
   await linkLibraries(dirname(dirname(programs.postgres)), platform);
   return programs;
+}
+
+/**
+ * Requires a data folder of the major version that the program has: PostgreSQL reads no other.
+ * @param data the data folder
+ * @param postgres the path of the program
+ * @throws {OperatorError} with both versions
+ */
+export async function requireOwnVersion(data: string, postgres: string): Promise<void> {
+  const { stdout } = await promisify(execFile)(postgres, ['--version']);
+  const [, own] = /^postgres \(PostgreSQL\) (\d+)/.exec(stdout) ?? [];
+  const stored = (await readFile(join(data, 'PG_VERSION'), 'utf8').catch(() => '')).trim();
+  if (own === undefined || stored === '' || stored === own) return; // PostgreSQL has the last word
+
+  throw new OperatorError(
+    `${data} has data of PostgreSQL ${stored}, and this build has PostgreSQL ${own}, which cannot read them: start a ` +
+      `build with PostgreSQL ${stored}, bring the data to ${own} by pg_upgrade (docs/operate/upgrades.md, Upgrade ` +
+      'PostgreSQL), or set DATA_DIR to another folder to begin anew',
+  );
 }
 
 /**

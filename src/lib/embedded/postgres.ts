@@ -10,7 +10,13 @@ import { OperatorError } from '../log/operator-error.ts';
 import { connectionConfig } from '../postgres/connection.ts';
 import { sqlState } from '../postgres/database-error.ts';
 import { SessionClient } from '../postgres/session-client.ts';
-import { createRunner, postgresBinaries, type Runner, runBinary } from './binaries.ts';
+import {
+  createRunner,
+  postgresBinaries,
+  type Runner,
+  requireOwnVersion,
+  runBinary,
+} from './binaries.ts';
 import { createCluster, embeddedCluster, passwordFile, pathExists, serverUrl } from './cluster.ts';
 import { failureLine } from './failure-line.ts';
 import {
@@ -300,6 +306,7 @@ const logFile = (folder: string): string => join(folder, 'postgres.log');
  * `folder`.
  * @param settings further settings of the server, `name=value`
  * @returns undefined when a server runs on the folder, or another process starts one
+ * @throws {OperatorError} when the data are of another major version
  */
 export async function launchServer(
   data: string,
@@ -309,6 +316,7 @@ export async function launchServer(
   port?: number,
 ): Promise<ChildProcess | undefined> {
   const { postgres } = await postgresBinaries();
+  await requireOwnVersion(data, postgres);
   const flags = [...defaultSettings, ...settings].flatMap(setting => ['-c', setting]);
   const args = ['-D', data, '-p', String(port ?? (await freePort())), ...flags];
   const claim = await claimServer(folder, data);
