@@ -95,7 +95,11 @@ export async function checkServer(
     );
     if (onSize) await measureDatabases(adminUrl, selected, onSize);
 
-    const orphanIdentities = await readOrphanIdentities(adminUrl, facts, recorded);
+    const { identities: orphanIdentities, notEntered } = await readOrphanIdentities(
+      adminUrl,
+      facts,
+      recorded,
+    );
 
     const fingerprint = await headFingerprint(installation.control, server, adminUrl);
     const comparison = createSchemaComparison(installation.control, server, fingerprint);
@@ -142,7 +146,7 @@ export async function checkServer(
 
     return {
       findings: [...settingFindings, ...serverFindings, ...findings],
-      measured: { ...measured, receivers, lagBytes },
+      measured: { ...measured, receivers, lagBytes, notEntered },
     };
   } catch (error) {
     const unreachable = toFinding(server.name, {

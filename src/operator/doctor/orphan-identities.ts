@@ -10,30 +10,43 @@ import type { ServerFacts } from './server-facts.ts';
  */
 export const unknownGuid = 'unknown';
 
+/** The identities of the orphan databases of a server. */
+interface OrphanIdentities {
+  /**
+   * The guid of the tenant, by the name of the database; `unknown` for a database that cannot
+   * be read.
+   */
+  readonly identities: Map<string, string>;
+  /** The names of the databases that the login of the command may not connect to. */
+  readonly notEntered: readonly string[];
+}
+
 /**
  * Finds the tenant whose data each orphan database has. (An orphan is one that the control
  * database does not record.) So a renamed database does not count as lost, and no repair
- * changes it.
+ * changes it. Connects to no database of which the catalog says that the server would refuse
+ * it: a pooler can take 15 s to say so.
  * @param recorded names of the databases of tenants
- * @returns the guid of the tenant, by the name of the database; `unknown` for a database that
- *   cannot be read
  */
 export async function readOrphanIdentities(
   adminUrl: string,
   { databases }: ServerFacts,
   recorded: ReadonlySet<string>,
-): Promise<Map<string, string>> {
+): Promise<OrphanIdentities> {
   const orphans = [...databases.values()].filter(
     ({ name, broken }) => !broken && !recorded.has(name) && !isSystemDatabase(name),
   );
   const identities = new Map<string, string>();
-  await pLimit(4).map(orphans, async ({ name, open }) => {
+  await pLimit(4).map(orphans, async ({ name, open, mayConnect }) => {
     const read = () =>
       withConnection(databaseUrl(adminUrl, name), readSchemaState, { kind: 'doctor' });
-    const guid = open ? await read().then(state => state.guid, guidOfFailure) : unknownGuid;
+    const guid =
+      open && mayConnect ? await read().then(state => state.guid, guidOfFailure) : unknownGuid;
     if (guid !== null) identities.set(name, guid);
   });
-  return identities;
+
+  const notEntered = orphans.filter(({ open, mayConnect }) => open && !mayConnect);
+  return { identities, notEntered: notEntered.map(({ name }) => name) };
 }
 
 function isSystemDatabase(name: string): boolean {

@@ -1,14 +1,26 @@
 import { countText } from '../command/texts.ts';
-import type { DoctorReport, ReportedFinding } from './reports.ts';
+import { named } from '../databases/copy/foreign-objects.ts';
+import type { DoctorReport, ReportedFinding, ServerMeasures } from './reports.ts';
 
-export function reportText({ servers, tenants, findings }: DoctorReport): string {
+export function reportText({ servers, tenants, measured, findings }: DoctorReport): string {
   const checked = `Checked ${countText(tenants, 'tenant')} on ${countText(servers, 'server')}`;
-  if (findings.length === 0) return `${checked}: nothing is wrong.`;
+  const leftOut = measured.flatMap(leftOutText);
+  if (findings.length === 0) return [`${checked}: nothing is wrong.`, ...leftOut].join('\n');
 
   const fixed = findings.filter(finding => finding.fixed).length;
   const open = countText(findings.length - fixed, 'open problem');
 
-  return `${findings.map(findingText).join('\n')}\n\n${checked}: ${open}, ${fixed} fixed.`;
+  const summary = [`${checked}: ${open}, ${fixed} fixed.`, ...leftOut].join('\n');
+  return `${findings.map(findingText).join('\n')}\n\n${summary}`;
+}
+
+/** Names the databases of a server that were not looked into; nothing without any. */
+function leftOutText({ server, notEntered }: ServerMeasures): string[] {
+  if (notEntered.length === 0) return [];
+
+  return [
+    `${server}: not looked into, because the login of the commands may not connect: ${named(notEntered)}.`,
+  ];
 }
 
 export function findingText({

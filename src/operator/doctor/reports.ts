@@ -31,6 +31,11 @@ export interface ServerMeasures {
    * login of the command does not say.
    */
   lagBytes: number | null;
+  /**
+   * The databases that no tenant has and that were not looked into, because the login of the
+   * command may not connect to them.
+   */
+  notEntered: readonly string[];
 }
 
 /** The document that `doctor --json` prints. */

@@ -12,6 +12,8 @@ interface DatabaseFacts {
   broken: boolean;
   /** True when the database accepts connections. */
   open: boolean;
+  /** True if the login of this command has CONNECT, which its owner may have taken away. */
+  mayConnect: boolean;
   /**
    * Privileges on the database of roles other than its owner; the grantee `public` means every
    * role.
@@ -75,7 +77,7 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
   >(
     `select datname as name, datconnlimit = -2 as broken, datallowconn as open, pg_get_userbyid(datdba)::text as owner,
             (select rolsuper from pg_roles r where r.oid = datdba) as "isOwnedBySuperuser",
-            pg_has_role(datdba, 'usage') as "isOwn", current_user::text as login, current_setting('is_superuser')::boolean as "isSuperuser",
+            pg_has_role(datdba, 'usage') as "isOwn", has_database_privilege(d.oid, 'connect') as "mayConnect", current_user::text as login, current_setting('is_superuser')::boolean as "isSuperuser",
             coalesce((select json_agg(json_build_object('privilege', privilege_type, 'grantee',
                         case grantee when 0 then 'public' else pg_get_userbyid(grantee) end))
                       from aclexplode(coalesce(datacl, acldefault('d', datdba)))

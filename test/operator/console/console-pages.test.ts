@@ -235,6 +235,7 @@ describe('console: pages', () => {
       archiveFails: false,
       receivers: 2,
       lagBytes: 3e6,
+      notEntered: [],
     };
     const counts = { servers: 1, tenants: 2, healthy: true, measured: [measured] };
     const report = { ...counts, findings: [{ ...finding, ...texts }] };

@@ -66,6 +66,23 @@ describe('doctor with a login that is no superuser', () => {
     expect(await doctor(0)).to.deep.equal([]);
   });
 
+  it('doctor connects to no database that the catalog closes to its login, and names it', async () => {
+    await server.sql('create database wiki');
+    await server.sql('revoke connect on database wiki from public');
+
+    const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['doctor'], environment);
+    const [{ log } = { log: '' }] = await server.sql<{ log: string }>(
+      `select pg_read_file(current_setting('data_directory') || '/../postgres.log') as log`,
+    );
+
+    expect(code, stderr).to.equal(0);
+    expect(stdout).to.equal(
+      'Checked 1 tenant on 1 server: nothing is wrong.\n' +
+        'default: not looked into, because the login of the commands may not connect: wiki.\n',
+    );
+    expect(log).not.to.include('permission denied for database');
+  });
+
   it('doctor asks for the size of a disk that its login cannot see, and the command that it names states it', async () => {
     const set = (size: string) =>
       succeed(environment, 'tenant', ['server', 'set', 'default', '--disk-gb', size]);
