@@ -240,6 +240,7 @@ describe('values as clients write them', () => {
     expect(beyond.body.code).to.equal('malformed_json');
     expect(file.status).to.equal(200);
     expect(fileBeyond.status).to.equal(400);
+    expect(fileBeyond.body.detail).to.match(/^The body is not in US-ASCII, as it says it is\./);
 
     const headers = { 'Content-Type': 'application/json; charset=iso-8859-1' };
     expect((await postText('/api/v1/OrderStatuses', '{"Name":"x"}', headers)).status).to.equal(415);

@@ -439,15 +439,17 @@ describe('imports of CSV files', () => {
     expect((await post('x', { ...csv, 'Content-Encoding': 'gzip' })).status).to.equal(415);
 
     const utf16 = Buffer.from('Code,Name\nSEK,Krona\n', 'utf16le');
-    for (const bytes of [
-      Uint8Array.of(0x43, 0xff),
-      utf16,
-      Buffer.concat([Buffer.of(0xff, 0xfe), utf16]),
-    ]) {
+    const hasNul = 'The body has a NUL byte, as a text in UTF-16 has.';
+    for (const [bytes, sentence] of [
+      [Uint8Array.of(0x43, 0xff), 'The body is not valid UTF-8.'],
+      [utf16, hasNul],
+      [Buffer.concat([Buffer.of(0xff, 0xfe), utf16]), hasNul],
+      [Buffer.from('Code,Name\nSEK,Kro\0na\n'), hasNul],
+    ] as const) {
       const refused = await post(bytes, csv);
       expect(refused.status).to.equal(400);
       expect(refused.body.detail).to.match(
-        /^The body is not valid UTF-8\. A spreadsheet saves it as "CSV UTF-8"/,
+        new RegExp(`^${sentence} A spreadsheet saves it as "CSV UTF-8"`),
       );
     }
 

@@ -12,7 +12,7 @@ export interface UploadContract {
   readonly maxBytes: number;
   /** The advice to a client whose body is larger. */
   readonly tooLarge?: string;
-  /** The advice to a client whose body is not UTF-8, after the sentence that says so. */
+  /** The advice to a client whose body has another encoding, after the sentence that says so. */
   readonly notUtf8?: string;
   /** A valid body, for the documentation. */
   readonly example?: string;
@@ -62,7 +62,7 @@ export async function readUpload(
   const limit = {
     bytes: maxBytes,
     exceeded: () => payloadTooLarge(tooLarge),
-    notUtf8: () => otherEncoding(notUtf8),
+    otherEncoding: (sentence: string) => otherEncoding(sentence, notUtf8),
   };
   if (Number(headers['content-length'] ?? 0) > maxBytes) throw limit.exceeded();
 
@@ -83,7 +83,7 @@ async function read(
   limit: {
     readonly bytes: number;
     readonly exceeded: () => Problem;
-    readonly notUtf8: () => Problem;
+    readonly otherEncoding: (sentence: string) => Problem;
   },
   minProgress: typeof defaultProgress,
   onChunk: (chunk: Buffer) => Promise<void>,
@@ -94,7 +94,7 @@ async function read(
     try {
       decoder.decode(chunk, { stream: chunk !== undefined });
     } catch {
-      throw limit.notUtf8();
+      throw limit.otherEncoding('The body is not valid UTF-8.');
     }
   };
 
@@ -113,9 +113,13 @@ async function read(
       if (!chunk) return false;
 
       // UTF-16 without a byte order mark is valid UTF-8, with a NUL for every other letter.
-      if (chunk.subarray(0, Math.max(0, examinedBytes - bytes)).includes(0)) throw limit.notUtf8();
+      if (chunk.subarray(0, Math.max(0, examinedBytes - bytes)).includes(0)) {
+        throw limit.otherEncoding('The body has a NUL byte, as a text in UTF-16 has.');
+      }
 
-      if (isAscii && chunk.some(byte => byte > maxAscii)) throw limit.notUtf8();
+      if (isAscii && chunk.some(byte => byte > maxAscii)) {
+        throw limit.otherEncoding('The body is not in US-ASCII, as it says it is.');
+      }
 
       bytes += chunk.length;
       if (bytes > limit.bytes) throw limit.exceeded();
@@ -153,8 +157,8 @@ function payloadTooLarge(detail: string | undefined): Problem {
   });
 }
 
-function otherEncoding(hint: string | undefined): Problem {
-  const detail = ['The body is not valid UTF-8.', hint].filter(Boolean).join(' ');
+function otherEncoding(sentence: string, hint: string | undefined): Problem {
+  const detail = [sentence, hint].filter(Boolean).join(' ');
   return problem('invalid_request', { detail, headers: closing });
 }
 
