@@ -33,7 +33,7 @@ export interface FailedAccount {
 /** A login that has failed. */
 interface FailedLogin extends FailedAccount {
   readonly tenantId: number;
-  /** What was tried, by RFC 8176. */
+  /** The methods that were tried, by RFC 8176. */
   readonly methods: readonly string[];
   readonly client: LoginClient;
 }

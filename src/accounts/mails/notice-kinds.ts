@@ -117,7 +117,7 @@ export interface DisabledFacts extends PersonDisabled, NamedPerson {
   readonly webhooks: Named<string> | null;
 }
 
-/** Who has changed a provider, or the rules of sign-in. */
+/** The author of a change of a provider, or of the rules of sign-in. */
 export interface ChangeMaker {
   /** Null: the operator, or somebody who was removed. */
   readonly person: NamedPerson | null;

@@ -15,7 +15,7 @@ export interface FetchGuard extends GuardOptions {
   readonly trusted: readonly TrustedProvider[];
 }
 
-/** What is fetched, and for which tenant, whose exceptions count. */
+/** The URL that is fetched, and the tenant, whose exceptions count. */
 interface FetchTarget {
   readonly url: string;
   readonly tenantGuid: string;

@@ -7,7 +7,7 @@ import type { SignedToken } from './verify-token.ts';
 /** Maximum age of an ID token, in seconds: it is exchanged right after the sign-in. */
 const maxAgeS = 10 * 60;
 
-/** What an ID token says (OpenID Connect Core 1.0 §2). */
+/** The claims of an ID token (OpenID Connect Core 1.0 §2). */
 export interface IdTokenClaims {
   /** The person, as this provider alone knows it. */
   readonly sub: string;

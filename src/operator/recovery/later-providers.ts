@@ -3,7 +3,7 @@ import { countText } from '../command/texts.ts';
 
 /** The providers and identities of a later state of the control database. */
 export interface LaterProviders {
-  /** What each provider accepted, as JSON. */
+  /** Each provider, with the facts that decide who may sign in by it, as JSON. */
   readonly providers: string;
   /** Each identity with its provider and its user, as JSON. */
   readonly identities: string;

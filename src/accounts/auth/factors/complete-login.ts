@@ -141,7 +141,7 @@ function firstProof({ identityId }: Challenge): 'pwd' | 'idp' {
 interface TriedLogin {
   /** Undefined for a passkey that nobody of the tenant has. */
   readonly userId: number | undefined;
-  /** What was proved before, by RFC 8176. */
+  /** The proofs of before, by RFC 8176. */
   readonly proved: readonly string[];
 }
 

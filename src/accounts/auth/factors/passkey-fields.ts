@@ -13,7 +13,7 @@ const clientDataJSON = bytes(2_000).describe(
   'What the browser says of the page and the challenge, in base64url.',
 );
 
-/** What `toJSON()` of a used passkey has, as far as the service reads it. */
+/** The part of `toJSON()` of a used passkey that the service reads. */
 export const assertionField = z
   .object({
     id: credentialId,
@@ -31,7 +31,7 @@ export const assertionField = z
   .describe('`toJSON()` of the credential that `navigator.credentials.get` has returned.');
 export type SentAssertion = z.output<typeof assertionField>;
 
-/** What `toJSON()` of a new passkey has, as far as the service reads it. */
+/** The part of `toJSON()` of a new passkey that the service reads. */
 export const attestationField = z
   .object({
     id: credentialId,
