@@ -140,17 +140,17 @@ export class IdentityProviders extends Migration {
         for each row when (old.is_enabled <> new.is_enabled)
         execute function end_sessions_of_provider()`);
 
-    // A provider may have 100,000 people: their sessions are looked up again, in place of a change
-    // of each row.
+    // A provider may have 100,000 people: the sessions of its tenant that a provider has opened are
+    // looked up again, in place of a change of each row.
     this.addSql(`
       create function announce_sessions_of_provider() returns trigger language plpgsql as $$
       begin
-        perform pg_notify('control_changes', 'sessions:*');
+        perform pg_notify('control_changes', 'provider_sessions:' || old.tenant_id);
         return null;
       end $$`);
     this.addSql(`
       create trigger announce_delete after delete on identity_providers
-        for each statement execute function announce_sessions_of_provider()`);
+        for each row execute function announce_sessions_of_provider()`);
     this.addSql(`
       create trigger announce_update after update on identity_providers
         for each row when (
@@ -292,12 +292,16 @@ export class IdentityProviders extends Migration {
       )`);
     this.addSql(`
       comment on table used_id_tokens is
-        'One token of a provider that was used, and is not good again, in any tenant.'`);
+        'One token of a provider that was used, and is not good again, in any tenant; or one person '
+        'whom a provider has logged out: ID tokens of before are refused.'`);
     this.addSql(`
       comment on column used_id_tokens.hash is
-        'SHA-256 of what its provider has signed, or of the name of a logout token'`);
+        'SHA-256 of what its provider has signed, of the name of a logout token, or of the guid of '
+        'the provider and sub of the person'`);
     this.addSql(`
-      comment on column used_id_tokens.expires_at is 'when the row may go: the token has expired'`);
+      comment on column used_id_tokens.expires_at is
+        'when the row may go: the token has expired; of a logout, 11 minutes after it, when all ID '
+        'tokens of before have'`);
     // for the removal of expired ones
     this.addSql('create index used_id_tokens_expires_at_index on used_id_tokens (expires_at)');
   }

@@ -137,6 +137,17 @@ export class ControlCache<Value extends object> {
   }
 
   /**
+   * Removes the entries of some values, and all that are being loaded: the value of one of these
+   * may be older than the change.
+   */
+  invalidateWhere(isChanged: (value: Value) => boolean): void {
+    this.#changeCount++;
+    for (const [key, { value }] of [...this.#entries.entries()]) {
+      if (value === undefined || isChanged(value)) this.#entries.delete(key);
+    }
+  }
+
+  /**
    * Removes a key, or all of them (`*`). Called by the change feed, and by code that has just
    * changed the row itself.
    */

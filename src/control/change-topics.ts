@@ -16,6 +16,8 @@ export const changeTopics = {
   roles: 'roles',
   users: 'users',
   sessions: 'sessions',
+  /** The sessions that the providers of a tenant have opened. Key: the id of the tenant. */
+  providerSessions: 'provider_sessions',
   /** Key: the hash, in the notation of PostgreSQL for `bytea`. */
   legacyTokens: 'legacy_tokens',
   /**

@@ -66,6 +66,15 @@ export function createDirectoryCaches(options: CachesOptions) {
     load: id => withHolder(loadSession(id, control)),
   });
 
+  // A provider may have opened 100,000 sessions, which are not announced one by one. Those of
+  // other tenants stay: each of them would cost a query.
+  feed.subscribe(changeTopics.providerSessions, tenantId => {
+    if (tenantId === '*') return sessions.invalidate('*');
+    sessions.invalidateWhere(
+      ({ tenantId: id, identityId }) => identityId !== undefined && String(id) === tenantId,
+    );
+  });
+
   const programKeys = new ControlCache<ProgramKeyRecord>({
     ...ofTenants,
     ttlMs: 5 * minuteMs,
@@ -118,7 +127,7 @@ const userById = `select ${user} from users u where u.id = $1`;
 const roleById = `select ${role} from roles r where r.id = $1`;
 const sessionById = `
   select json_build_object(
-           'revoked', s.revoked_at is not null or ends_at = '-infinity', 'methods', s.methods,
+           'revoked', s.revoked_at is not null or ends_at <= now(), 'methods', s.methods,
            'passwordIsShort', s.password_is_short, 'identityId', s.identity_id,
            'idpIsFactor', ${isProvedByProvider('s')},
            'endsAt', case when isfinite(ends_at) then floor(extract(epoch from ends_at) * 1000) end) as login,

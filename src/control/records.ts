@@ -47,7 +47,10 @@ export interface SessionRecord {
   readonly id: string;
   readonly tenantId: number;
   readonly userId: number;
-  /** True also if the identity that opened it is gone or held, or its provider disabled. */
+  /**
+   * True also if the identity that opened it is gone or held, or its provider disabled, or if the
+   * hours of the provider had passed when the record was loaded.
+   */
   readonly revoked: boolean;
   /** The proofs of the person, by RFC 8176: `pwd`, `otp`, `pop`, `user`; `idp`: by a provider. */
   readonly methods: readonly string[];

@@ -26,7 +26,12 @@ import {
 } from './factors/factor-proof.ts';
 import { lockAccountOf } from './factors/factor-store.ts';
 import { hashRequester } from './hash-queue.ts';
-import { checkIdToken, provesFactor, refuseIdToken } from './identities/check-id-token.ts';
+import {
+  checkIdToken,
+  provesFactor,
+  refuseIdToken,
+  stillProvesFactor,
+} from './identities/check-id-token.ts';
 import { idTokenField } from './identities/id-token-field.ts';
 import { findIdentity, takeIdToken } from './identities/identity-store.ts';
 import { isShortPassword } from './new-password.ts';
@@ -209,7 +214,8 @@ interface ProvedSignIn {
   readonly isFactor: boolean;
   /**
    * Uses its token in the transaction of the proof.
-   * @throws {Problem} `invalid_id_token` if it was used meanwhile
+   * @throws {Problem} `invalid_id_token` if it was used meanwhile, or does not count as a second
+   *   factor any more
    */
   readonly take: (query: QueryControl) => Promise<void>;
 }
@@ -237,14 +243,18 @@ async function requireOwnToken(
   }
 
   const owner = { tenantId: tenant.id, userId: caller.userId };
+  const isFactor = user?.identityId === identity.id && provesFactor(checked);
   return {
-    isFactor: user?.identityId === identity.id && provesFactor(checked),
+    isFactor,
     take: async query => {
       if (!(await takeIdentity(query, identity.id, owner, claims.issuedAt))) {
         throw refuseIdToken(services, context, 'held', provider);
       }
       if (!(await takeIdToken(query, claims))) {
         throw refuseIdToken(services, context, 'used', provider);
+      }
+      if (isFactor && !(await stillProvesFactor(query, checked))) {
+        throw refuseIdToken(services, context, 'no_rule', provider);
       }
     },
   };

@@ -132,7 +132,7 @@ function keysEndingMail(context: NoticeContext, { day, keys }: EndingFacts): Mes
 
 function personDisabledMail(
   context: NoticeContext,
-  { userId, name, email, keys, programs, webhooks }: DisabledFacts,
+  { userId, name, email, keys, programs, webhooks, providers }: DisabledFacts,
 ): Message {
   const { tenant, to, publicUrl } = context;
   const parts = [
@@ -144,6 +144,10 @@ function personDisabledMail(
         ? 'These cannot be read at the moment. Look whether there are any.'
         : webhooks.count > 0 && linesOf(webhooks, host => host),
     ],
+    [
+      'Providers of sign-ins, which this person has added or changed. Compare their client ids and rules with yours:',
+      providers !== undefined && providers.count > 0 && linesOf(providers, thingText),
+    ],
   ] as const;
 
   return accountMail({
@@ -151,7 +155,7 @@ function personDisabledMail(
     subject: `${nameText(name)} was disabled at ${tenant.name}`,
     paragraphs: [
       `The account of ${nameText(name)} was disabled:\n${email}, user ${userId}`,
-      'This person has made what follows. Keys and programs go on, unless you end them.',
+      'This person has made what follows. Keys, programs and providers go on, unless you end them.',
       ...parts.flatMap(([title, lines]) => (lines ? [`${title}\n${lines}`] : [])),
     ],
     link: {
@@ -278,7 +282,7 @@ interface PersonMail {
   readonly change: string;
   /** Undefined: the change names its times and networks. */
   readonly by?: ChangedBy;
-  /** What follows from the change: a paragraph each. */
+  /** Consequences of the change: a paragraph each. */
   readonly effects?: readonly string[];
 }
 

@@ -35,7 +35,12 @@ const madeThings = `
   select concat_ws(' ', u.first_name, u.last_name) as name, u.email,
          (select ${named(namedKey, 'p.first_name, k.expires_at, k.id')} from ${ofPrograms} and k.made_by = u.id) as keys,
          (select ${named('p.first_name', 'p.first_name, p.id')} from users p
-           where p.tenant_id = $1 and p.kind = 'program' and p.made_by = u.id and p.disabled_at is null) as programs
+           where p.tenant_id = $1 and p.kind = 'program' and p.made_by = u.id and p.disabled_at is null) as programs,
+         (select ${named('p.name', 'p.name, p.id')} from identity_providers p
+           where p.tenant_id = $1 and exists (
+             select from audit_log a
+              where a.tenant_id = p.tenant_id and a.resource = 'IdentityProvider' and a.record_key = p.id::text
+                and a.user_id = u.id)) as providers
     from users u where u.tenant_id = $1 and u.id = $2 and u.disabled_at is not null`;
 
 /**
@@ -71,7 +76,7 @@ export async function readMadeThings(
   webhooks: readonly string[] | undefined,
 ): Promise<DisabledFacts | undefined> {
   const values = [tenantId, details.userId];
-  const [row] = await queryControl<Omit<DisabledFacts, 'userId' | 'webhooks'>>(
+  const [row] = await queryControl<Required<Omit<DisabledFacts, 'userId' | 'webhooks'>>>(
     control,
     'notices_made_things',
     madeThings,
@@ -80,7 +85,8 @@ export async function readMadeThings(
   if (!row) return undefined;
 
   const hosts = webhooks && { items: webhooks.slice(0, maxNames), count: webhooks.length };
-  const count = row.keys.count + row.programs.count + (hosts ? hosts.count : 1);
+  const { keys, programs, providers } = row;
+  const count = keys.count + programs.count + providers.count + (hosts ? hosts.count : 1);
   return count > 0 ? { ...details, ...row, webhooks: hosts ?? null } : undefined;
 }
 

@@ -115,6 +115,11 @@ export interface DisabledFacts extends PersonDisabled, NamedPerson {
   readonly programs: Named<string>;
   /** Hosts and ports alone: the rest of a URL may contain a secret. Null: not known. */
   readonly webhooks: Named<string> | null;
+  /**
+   * The names of providers of sign-ins that the person has added or changed, as the audit log
+   * has it. Absent from a notice of a former build.
+   */
+  readonly providers?: Named<string>;
 }
 
 /** The author of a change of a provider, or of the rules of sign-in. */
@@ -128,7 +133,7 @@ export interface MadeAccounts extends AccountsMade {
   readonly accounts: Named<{ readonly email: string; readonly provider: string }>;
 }
 
-/** Who has changed an account. */
+/** The author of a change of an account. */
 export interface ChangedBy {
   /** `operator`: nobody whom the service knows, such as the command line. */
   readonly by: 'person' | 'administrator' | 'operator';

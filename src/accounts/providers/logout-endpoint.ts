@@ -10,8 +10,7 @@ import { rememberLogout, takeIdToken } from '../auth/identities/identity-store.t
 
 /** The path of the endpoint, with the guid of a provider in place of its parameter. */
 const logoutRoute = '/api/v1/auth/logout/:provider';
-const logoutPath =
-  /^\/api\/v1\/auth\/logout\/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$/i;
+const logoutPath = /^\/api\/v1\/auth\/logout\/([\dA-Fa-f]{8}-(?:[\dA-Fa-f]{4}-){3}[\dA-Fa-f]{12})$/;
 
 type LogoutServices = Pick<AuthServices, 'control' | 'providers' | 'log'>;
 

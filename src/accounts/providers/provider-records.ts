@@ -163,9 +163,16 @@ const updateProvider = `
          (${ruleColumns}) = ($7, $8, $9, $10, $11, $12::jsonb, $13)
    where id = $1`;
 
+const forgetFactors = `
+  update sessions set idp_is_factor = false
+   where idp_is_factor and identity_id in (
+     select id from identities where tenant_id = $1 and provider_id = $2)`;
+
 /**
  * Replaces the fields of a provider, which the caller may manage. A provider that is disabled
  * ends the sessions that were opened by it: triggers do it, and let the administrators know.
+ * With a stricter `SecondFactor`, its open sessions have no second factor any more: nobody knows
+ * which of them would have one by the new rule.
  * @throws {Problem} `migration_pending` while a build runs that knows no providers; those of
  *   `requireValidProvider`
  */
@@ -173,7 +180,7 @@ export async function replaceProvider(
   transaction: PeopleTransaction,
   services: Pick<AuthServices, 'trustedProviders'>,
   tenant: TenantRecord,
-  { Id, Issuer }: ProviderView,
+  { Id, Issuer, SecondFactor }: ProviderView,
   fields: ProviderFields,
   entity: HeldEntity,
 ): Promise<void> {
@@ -191,6 +198,20 @@ export async function replaceProvider(
     Id,
     ...valuesOf(transaction, fields, roleId, entity),
   ]);
+  // After the lock of the row: a login by the former rule has ended, or sees the new one.
+  if (isStricter(storedFactor(fields.SecondFactor), storedFactor(SecondFactor))) {
+    await transaction.query('forget_factors', forgetFactors, [tenant.id, Id]);
+  }
+}
+
+/**
+ * True if a sign-in that counted as a second factor may not do so by another rule.
+ * @param rule the values of `amr` that count, as `storedFactor` returns them
+ */
+function isStricter(rule: string[] | null, former: string[] | null): boolean {
+  if (rule === null) return false;
+
+  return former === null || former.some(value => !rule.includes(value));
 }
 
 /** Returns the values that administrators decide, in the order of the statements. */

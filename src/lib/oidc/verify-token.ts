@@ -41,7 +41,9 @@ export async function verifySignature(
   if (token.length > maxLength) throw new TokenRefusedError('malformed');
   // Nobody calls a provider for a token that no key of it could make good.
   const { alg } = unverifiedPart(token, 0);
-  if (!algorithms.includes(String(alg))) throw new TokenRefusedError('algorithm');
+  if (typeof alg !== 'string' || !algorithms.includes(alg)) {
+    throw new TokenRefusedError('algorithm');
+  }
 
   const verified = await verifyBy(await keys.read(provider), token).catch(
     async (error: unknown) => {

@@ -77,8 +77,12 @@ const controlResources = [
   { name: 'Identity' },
   { name: 'SignInRule' },
 ];
-const ofControl =
-  '`User`, `Role`, `Program`, `ProgramKey`, `Factor`, `IdentityProvider`, `Identity` and `SignInRule`';
+const controlNames = controlResources.map(({ name }) => name);
+const ofControl = `${controlNames
+  .slice(0, -1)
+  .map(name => `\`${name}\``)
+  .join(', ')} and \`${controlNames.at(-1)}\``;
+const namesOfControl = `${controlNames.slice(0, -1).join(', ')} or ${controlNames.at(-1)}`;
 /**
  * The resources that requests may name: those whose changes have audit entries, and `Activity`,
  * whose records never change.
@@ -218,7 +222,7 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
       summary: 'One audit entry by its id',
       description:
         `The entries of ${ofControl} have numbers of their own: one of these is returned ` +
-        'only when `resource` names one of the five.',
+        'only when `resource` names one of these.',
       query: query.pick({ resource: true }),
       response: view,
       handler: async ({ params, query: { resource } }, context) => {
@@ -266,7 +270,7 @@ function namedResources(
   if (!areOfControl && deciding.some(isOfControl)) {
     throw fieldProblem(
       resource ? 'resource' : 'filter[Resource]',
-      'cannot name User, Role, Program, ProgramKey or Factor beside other resources: ask for them in a request of their own',
+      `cannot name ${namesOfControl} beside other resources: ask for them in a request of their own`,
       'not_allowed',
     );
   }

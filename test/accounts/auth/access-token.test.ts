@@ -658,7 +658,8 @@ describe('access tokens', () => {
     };
 
     it('an expired token is accepted within the clock skew', async () => {
-      expect((await bearer(expired(clockSkewSeconds - 1))).status).to.equal(200);
+      // A busy machine may need a second for the request.
+      expect((await bearer(expired(clockSkewSeconds - 10))).status).to.equal(200);
     });
 
     it('a token that expired longer ago than the clock skew is refused with token_expired', async () => {

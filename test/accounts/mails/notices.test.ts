@@ -102,6 +102,44 @@ describe('notices of programs, keys and people', () => {
       });
     }
 
+    it('the mail on a disabled person names the providers of the tenant that the person has added or changed, and no others', async () => {
+      const [person, other] = [await addManager(), await addManager()];
+      const addProvider = async (Name: string, by: SampleUser, tenant: TestTenant) => {
+        const client = await world.login(tenant, by);
+        const Issuer = `https://login.example.com/${encodeURIComponent(Name)}`;
+        const fields = { Name, ClientIds: ['back-office'], IsEnabled: true };
+        const { status, body } = await client.post('/api/v1/IdentityProviders', {
+          ...fields,
+          Issuer,
+        });
+        expect(status, JSON.stringify(body)).to.equal(201);
+        return {
+          id: body.Id as number,
+          change: async (changer: SampleUser) => {
+            const changed = await (await world.login(tenant, changer)).put(
+              `/api/v1/IdentityProviders/${body.Id}`,
+              { ...fields, SecondFactor: 'never', SessionHours: 8, CreatesUsers: null },
+            );
+            expect(changed.status, JSON.stringify(changed.body)).to.equal(200);
+          },
+        };
+      };
+      await addProvider('Added', person, world.acme);
+      await addProvider('Of others', other, world.acme);
+      await (await addProvider('Changed', other, world.acme)).change(person);
+      const { id } = await addProvider('Removed', person, world.acme);
+      const manager = await world.login(world.acme);
+      expect((await manager.delete(`/api/v1/IdentityProviders/${id}`)).status).to.equal(204);
+      await addProvider('Of Globex', await addManager(world.globex), world.globex);
+
+      await disable(person);
+
+      const [text] = await eventually(() => textsTo(other).length === 1 && textsTo(other));
+      expect(text).to.match(/Providers of sign-ins, [^:]+:\nAdded\nChanged\n\n/);
+      expect(text).to.not.match(/Of others|Removed|Of Globex/);
+      await controlSql(world, 'delete from identity_providers');
+    });
+
     it('nobody gets a mail on a person who has made nothing that is left', async () => {
       const [nothing, revoked, maker] = [
         await addSampleUser(world, world.acme),

@@ -106,6 +106,36 @@ describe('a logout at a provider', () => {
     expect(await statusOf(three)).to.equal(200);
   });
 
+  it('the path of a provider is as it is written, but for the letters of its guid', async () => {
+    const { person } = await addPerson();
+    const client = await signIn(person);
+    const sendTo = async (path: string): Promise<Response> =>
+      fetch(`${world.url}${path}`, {
+        method: 'POST',
+        body: new URLSearchParams({
+          logout_token: await provider.sign(provider.logoutClaims({ sub: person.sub })),
+        }),
+      });
+    const guid = configured.Guid;
+
+    for (const path of [
+      `/API/v1/auth/logout/${guid}`,
+      `/api/v1/auth/Logout/${guid}`,
+      `${logoutPath}/${guid}/`,
+      `${logoutPath}//${guid}`,
+      `${logoutPath}/${guid}%00`,
+      `${logoutPath}/${guid.slice(1)}`,
+    ]) {
+      const response = await sendTo(path);
+      expect(response.status, path).to.equal(403);
+      expect(await response.json(), path).to.include({ code: 'tenant_required' });
+    }
+    expect(await statusOf(client)).to.equal(200);
+
+    expect((await sendTo(`${logoutPath}/${guid.toUpperCase()}`)).status).to.equal(200);
+    await ended(client);
+  });
+
   it('a logout token is good once', async () => {
     const { person } = await addPerson();
     const token = await provider.sign(provider.logoutClaims({ sub: person.sub }));

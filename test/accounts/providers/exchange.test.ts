@@ -1,7 +1,10 @@
 import { expect } from 'chai';
+import { withConnection } from '../../../src/lib/postgres/connection.ts';
+import { follow } from '../../sales/events/follow.ts';
 import { Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { startProvider } from '../../support/identity-provider.ts';
+import { readLockWaiters } from '../../support/lock-waiters.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, useTwoProcesses } from '../../support/world.ts';
 import { factorWorld } from '../auth/factors/factor-world.ts';
@@ -195,6 +198,64 @@ describe('a login by the provider of a tenant', () => {
     expect(claimsOf(done.body.accessToken).amr).to.deep.equal(['idp', 'otp', 'mfa']);
   });
 
+  it('a stricter SecondFactor of a provider takes the second factor from its open sessions, for good, and a laxer one from none', async () => {
+    const { account, roleId, client: byPassword, person } = await addLinked();
+    const other = await addLinked();
+    await people.addTotp(byPassword);
+    await change({ SecondFactor: 'always' });
+    const [client, withOwn] = [await signIns.signIn(account), await signIns.signIn(other.account)];
+    const isFactor = async () =>
+      (
+        await controlSql<{ isFactor: boolean }>(
+          world,
+          `select idp_is_factor as "isFactor" from sessions where 'idp' = any (methods) and user_id in
+             (select id from users where email in (?, ?))`,
+          [person.email, other.person.email],
+        )
+      ).map(row => row.isFactor);
+    const admin = await world.login(world.acme);
+    await admin.put(`${rolesPath}/${roleId}/second-factor`, { Required: true });
+    expect((await client.get(mePath)).status).to.equal(200);
+
+    await change({ SecondFactor: 'always', Name: 'Renamed' });
+    expect(await isFactor()).to.deep.equal([true, true]);
+    await change({ SecondFactor: 'mfa' });
+    expect(await isFactor()).to.deep.equal([false, false]);
+    await ended(client);
+    expect((await withOwn.get(mePath)).status).to.equal(200);
+
+    const again = await provider.signIn(account, { amr: ['mfa'] });
+    const trusted = new Client(world.url, (await signIns.exchange(again)).body);
+    await change({ SecondFactor: 'hwk mfa' });
+    expect((await trusted.get(mePath)).status).to.equal(200);
+    await change({ SecondFactor: 'always' });
+    expect((await trusted.get(mePath)).status).to.equal(200);
+    await ended(client);
+    await change({ SecondFactor: 'never' });
+    await change({ SecondFactor: 'mfa' });
+    await ended(trusted);
+  });
+
+  it('a login that a change of SecondFactor overtakes counts as a second factor by the new one', async () => {
+    const { account, client } = await addLinked();
+    await people.addTotp(client);
+    await change({ SecondFactor: 'always' });
+    const idToken = await provider.signIn(account, { amr: ['pwd'] });
+
+    const response = await withConnection(world.installation.controlUrl, async holder => {
+      await holder.query('begin');
+      await holder.query(`update identity_providers set second_factor = '{mfa}' where id = $1`, [
+        configured.Id,
+      ]);
+      const answer = signIns.exchange(idToken);
+      await eventually(async () => (await readLockWaiters(holder)).length > 0);
+      await holder.query('commit');
+      return answer;
+    });
+
+    expectProblem(response, 401, 'second_factor_required');
+  });
+
   it('a session that is in use ends when the hours of its provider have passed, at uses and at refreshes', async () => {
     const { account } = await addLinked();
     await change({ SessionHours: 1 });
@@ -219,6 +280,21 @@ describe('a login by the provider of a tenant', () => {
     await ended(client);
   });
 
+  it('shorter hours of a provider end a stream that one of its sessions has opened', async () => {
+    const { account } = await addLinked();
+    const client = await signIns.signIn(account);
+    await people.age(client, 119);
+    const following = await follow(client);
+    expect(following.status).to.equal(200);
+
+    await change({ SessionHours: 1 });
+
+    const event = await following.next();
+    following.close();
+    expect(event?.event).to.equal('end');
+    expect(event?.data.Reason).to.equal('access_changed');
+  });
+
   it('a provider that is disabled ends the sessions that it has opened, for good, and lets nobody in', async () => {
     const { account, client: byPassword } = await addLinked();
     const client = await signIns.signIn(account);
@@ -232,6 +308,41 @@ describe('a login by the provider of a tenant', () => {
     await ended(client);
     expect((await (await signIns.signIn(account)).get(mePath)).status).to.equal(200);
     expect((await byPassword.get(mePath)).status).to.equal(200);
+  });
+
+  it('a change of a provider lets the processes look up again what it has opened in its tenant, and no other session', async () => {
+    const [{ account, client: byPassword }, atGlobex] = [
+      await addLinked(),
+      await world.login(world.globex),
+    ];
+    await signIns.configure(world.globex);
+    const linked = await addLinked(world.globex);
+    const ofGlobex = await signIns.signIn(linked.account, world.globex);
+    const kept = [byPassword, atGlobex, ofGlobex];
+    const byProvider = await signIns.signIn(account);
+    const inAll = async (client: Client) =>
+      Promise.all(urls.map(async url => (await client.at(url).get(mePath)).status));
+    for (const client of [...kept, byProvider]) {
+      expect(await inAll(client)).to.deep.equal([200, 200]);
+    }
+    // Revoked without an announcement: what a process has in memory goes on.
+    await controlSql(world, 'alter table sessions disable trigger user');
+    await controlSql(world, 'update sessions set revoked_at = now()');
+    await controlSql(world, 'alter table sessions enable trigger user');
+    for (const client of kept) expect(await inAll(client)).to.deep.equal([200, 200]);
+
+    await controlSql(world, 'update identity_providers set session_hours = 9 where id = ?', [
+      configured.Id,
+    ]);
+
+    await eventually(async () => (await inAll(byProvider)).every(status => status === 401));
+    for (const client of kept) expect(await inAll(client)).to.deep.equal([200, 200]);
+    await controlSql(world, 'delete from identity_providers where tenant_id = ?', [
+      world.globex.id,
+    ]);
+    await eventually(async () => (await inAll(ofGlobex)).every(status => status === 401));
+    expect(await inAll(atGlobex)).to.deep.equal([200, 200]);
+    await controlSql(world, 'delete from sessions');
   });
 
   it('a provider that is deleted ends the sessions that it has opened', async () => {

@@ -9,8 +9,8 @@ import { newPerson, signInWorld } from './provider-world.ts';
 const nowS = (): number => Math.floor(Date.now() / 1_000);
 
 /** Returns a token that nobody has signed. */
-function unsigned(claims: object): string {
-  const parts = [{ alg: 'RS256' }, claims].map(part =>
+function unsigned(claims: object, header: object = {}): string {
+  const parts = [{ alg: 'RS256', ...header }, claims].map(part =>
     Buffer.from(JSON.stringify(part)).toString('base64url'),
   );
   return [...parts, 'c2lnbmVk'].join('.');
@@ -130,6 +130,112 @@ describe('an exchange of a token that is wrong', () => {
     world.clock.offsetSeconds = 0;
 
     expect(answer.status, JSON.stringify(answer.body)).to.equal(200);
+  });
+});
+
+/** Values that a member of a token can have, and should not. */
+const oddValues: readonly unknown[] = [
+  null,
+  true,
+  0,
+  -1,
+  1.5,
+  1e308,
+  '',
+  '\0',
+  '\ud800',
+  'x'.repeat(3_000),
+  [],
+  [null],
+  ['RS256'],
+  [['a']],
+  {},
+  { toString: 1 },
+  { toString: null, valueOf: null },
+  { length: -1 },
+];
+
+describe('a token with odd members', () => {
+  const provider = use(startProvider);
+  const world = use(() => createWorld({ TRUSTED_PROVIDERS: provider.trusted }));
+  let guid: string;
+
+  before(async () => {
+    const CreatesUsers = { Role: 'Member', Scope: 'All', Domains: ['example.com'] };
+    const configured = await signInWorld(world, provider).configure(world.acme, { CreatesUsers });
+    guid = configured.Guid;
+  });
+  afterEach('nothing was logged as an error', () => {
+    expect(world.logs.filter(line => JSON.parse(line).level >= 50)).to.deep.equal([]);
+  });
+
+  const exchange = (token: string) => signInWorld(world, provider).exchange(token);
+  const logOut = (token: string) =>
+    fetch(`${world.url}/api/v1/auth/logout/${guid}`, {
+      method: 'POST',
+      body: new URLSearchParams({ logout_token: token }),
+    });
+  /** The claims of a person who gets an account. */
+  const claimsOfNew = (): Record<string, unknown> => {
+    const { sub } = newPerson();
+    return provider.claims(sub, {
+      nbf: nowS(),
+      azp: provider.clientIds[0],
+      amr: ['pwd'],
+      sid: 'a session',
+      email: `${sub}@example.com`,
+      email_verified: true,
+      name: 'Nora Newman',
+      given_name: 'Nora',
+      family_name: 'Newman',
+    });
+  };
+
+  it('a token with any value in any member of its header, which nobody has signed, is refused as every wrong one is', async () => {
+    for (const name of ['alg', 'typ', 'kid', 'crit', 'b64', 'jwk', 'jku', 'x5c', 'zip']) {
+      for (const value of oddValues) {
+        const message = `${name} ${JSON.stringify(value).slice(0, 40)}`;
+        const refused = await exchange(unsigned(claimsOfNew(), { [name]: value }));
+        const notEnded = await logOut(
+          unsigned(provider.logoutClaims({ sub: 'somebody' }), { [name]: value }),
+        );
+
+        expect(refused.status, message).to.equal(401);
+        expect(refused.body.code, message).to.equal('invalid_id_token');
+        expect(notEnded.status, message).to.equal(400);
+      }
+    }
+  });
+
+  it('an ID token that the provider has signed with any value of any claim gets tokens, or is refused as every wrong one is', async () => {
+    expect((await exchange(await provider.sign(claimsOfNew()))).status).to.equal(200);
+
+    for (const name of Object.keys(claimsOfNew())) {
+      for (const value of oddValues) {
+        const { status, body } = await exchange(
+          await provider.sign({ ...claimsOfNew(), [name]: value }),
+        );
+
+        const message = `${name} ${JSON.stringify(value).slice(0, 40)} ${JSON.stringify(body)}`;
+        expect(status, message).to.be.oneOf([200, 401]);
+        if (status === 401) expect(body.code, message).to.equal('invalid_id_token');
+      }
+      // At most 100 accounts are made by a rule in an hour.
+      await controlSql(world, 'update identities set is_by_rule = false');
+    }
+  });
+
+  it('a logout token that the provider has signed with any value of any claim is taken or refused', async () => {
+    const claims = provider.logoutClaims({ sub: 'somebody', sid: 'a session' });
+    expect((await logOut(await provider.sign(claims))).status).to.equal(200);
+
+    for (const name of Object.keys(claims)) {
+      for (const value of oddValues) {
+        const fresh = provider.logoutClaims({ sub: 'somebody', sid: 'a session' });
+        const { status } = await logOut(await provider.sign({ ...fresh, [name]: value }));
+        expect(status, `${name} ${JSON.stringify(value).slice(0, 40)}`).to.be.oneOf([200, 400]);
+      }
+    }
   });
 });
 

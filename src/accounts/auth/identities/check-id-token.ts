@@ -80,6 +80,26 @@ export function provesFactor({ provider, claims }: CheckedIdToken): boolean {
   return secondFactor === null || secondFactor.some(value => claims.amr.includes(value));
 }
 
+const lockFactorRule = `
+  select second_factor as "secondFactor" from identity_providers where id = $1 for share`;
+
+/**
+ * True if a sign-in still counts as a second factor, in the transaction that stores it. A change
+ * of `SecondFactor` waits for the transaction, and then finds the session; or was made before.
+ */
+export async function stillProvesFactor(
+  query: QueryControl,
+  { provider, claims }: CheckedIdToken,
+): Promise<boolean> {
+  const [locked] = await query<Pick<StoredProvider, 'secondFactor'>>(
+    'lock_factor_rule',
+    lockFactorRule,
+    [provider.id],
+  );
+
+  return locked !== undefined && provesFactor({ provider: { ...provider, ...locked }, claims });
+}
+
 /**
  * Logs why an ID token lets nobody in, and returns the problem of it.
  * @param provider undefined when the tenant has none for the token

@@ -19,6 +19,7 @@ import {
 import {
   type AccountRule,
   accountRule,
+  findIdentityWithin,
   linkIdentity,
   type StoredProvider,
 } from './identity-store.ts';
@@ -54,7 +55,7 @@ const insertUser = `
  * verified there and of a domain of the rule, each claim of the rule is equal, no account has
  * the address, and the role has no permission that the maker of the rule lacked. Links the
  * identity. The login is another transaction.
- * @returns the id of the user
+ * @returns the id of the user, also of one whom another sign-in of the person has made meanwhile
  * @throws {Problem} `invalid_id_token` otherwise; of an address that an account has, with the
  *   way to link it. `migration_pending`
  */
@@ -117,8 +118,14 @@ async function insertAccount(
     lockProvider,
     values,
   );
-  // What was checked is the rule as it was before the lock.
-  if (!found || !isDeepStrictEqual(found.rule, rule)) return 'no_rule';
+  if (!found) return 'no_rule';
+
+  // Another sign-in of the person may have made the account before this one had the lock.
+  const made = await findIdentityWithin(query, tenant.id, provider.id, subject);
+  if (made) return made.userId;
+
+  // The rule that was checked is that of before the lock.
+  if (!isDeepStrictEqual(found.rule, rule)) return 'no_rule';
   if (!found.isWithin) return 'rights_grown';
   if (found.made >= maxPerHour) return 'too_many_accounts';
 

@@ -24,6 +24,7 @@ import {
   provesFactor,
   refuseIdToken,
   requireLoggedIn,
+  stillProvesFactor,
 } from './check-id-token.ts';
 import { createAccount } from './create-account.ts';
 import { idTokenField } from './id-token-field.ts';
@@ -188,7 +189,7 @@ async function openSession(
     const proved: ProvedIdentity = {
       id: identity.id,
       providerSid: claims.sid ?? null,
-      isFactor: provesFactor(checked),
+      isFactor: provesFactor(checked) && (await stillProvesFactor(query, checked)),
     };
     // Of a login without the password nobody knows how long it is.
     const { hasPassword: passwordIsShort } = account;

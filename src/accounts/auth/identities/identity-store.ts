@@ -96,6 +96,18 @@ export async function findIdentity(
   return found;
 }
 
+/** Finds an identity as `findIdentity` does, in a transaction. */
+export async function findIdentityWithin(
+  query: QueryControl,
+  tenantId: number,
+  providerId: number,
+  subject: string,
+): Promise<FoundIdentity | undefined> {
+  const values = [tenantId, providerId, subject];
+
+  return (await query<FoundIdentity>('identity_by_subject', identityBySubject, values))[0];
+}
+
 /** Rows removed at a time. A use adds only one, so the table does not grow. */
 const batch = 100;
 const insertUsed = `
