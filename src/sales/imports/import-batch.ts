@@ -19,6 +19,7 @@ import {
 import type { ReferredRecords } from '../resources/rest/references.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { databaseErrors } from './database-errors.ts';
+import { FilledCells } from './filled-cells.ts';
 import { bodyOf, type Columns, placeError, shapeError } from './import-columns.ts';
 import type { ImportCounts, ImportError, ImportOrder, RowError } from './import-report.ts';
 import type { CsvRecord } from './read-csv.ts';
@@ -55,6 +56,7 @@ interface Plan {
   unchanged: number;
   readonly errors: ImportError[];
   refused: number;
+  readonly filled: FilledCells;
 }
 
 /**
@@ -100,6 +102,7 @@ export async function applyBatch(batch: Batch, records: readonly CsvRecord[]): P
   counts.updated += plan.updates.length;
   counts.unchanged += plan.unchanged;
   counts.refused += plan.refused;
+  counts.filled.addAll(plan.filled);
   addErrors(counts, plan.errors);
 }
 
@@ -123,7 +126,14 @@ async function planRows(batch: Batch, records: readonly CsvRecord[]): Promise<Pl
   const { columns, resource, transaction, referred } = batch;
 
   if (referred.size > maxReferred) referred.clear();
-  const plan: Plan = { inserts: [], updates: [], unchanged: 0, errors: [], refused: 0 };
+  const plan: Plan = {
+    inserts: [],
+    updates: [],
+    unchanged: 0,
+    errors: [],
+    refused: 0,
+    filled: new FilledCells(),
+  };
   const stored = await findStored(
     transaction,
     resource,
@@ -144,6 +154,7 @@ async function planRows(batch: Batch, records: readonly CsvRecord[]): Promise<Pl
     const draft = draftRow(batch, record, stored);
     rows.push(draft);
     if (draft.change === 'none') continue;
+    if (draft.change === 'update') plan.filled.addRow(columns.texts, draft.before, draft.row);
     wantReferences(resource, draft, referred);
     wantTitles(batch, draft);
   }

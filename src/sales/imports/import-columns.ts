@@ -42,6 +42,8 @@ export interface Columns {
    */
   readonly fields: readonly string[];
   readonly writable: readonly (Column | undefined)[];
+  /** The fields of the columns whose cells are texts. */
+  readonly texts: readonly string[];
   /** The contract of the fields that the file has, for a record that exists. */
   readonly contract: z.ZodObject;
   readonly titles: readonly TitleColumn[];
@@ -149,6 +151,7 @@ export function readColumns(
   return {
     fields,
     writable: fields.map(field => kinds.get(field)),
+    texts: fields.filter(field => kinds.get(field)?.kind === 'text'),
     contract: create.pick(present as never),
     titles,
     fixed: fields.flatMap((field, index) =>

@@ -1,3 +1,5 @@
+import { FilledCells, type ImportWarning } from './filled-cells.ts';
+
 /** The import that a client asks for. */
 export interface ImportOrder {
   readonly resource: string;
@@ -36,6 +38,7 @@ export interface ImportCounts {
   unchanged: number;
   refused: number;
   errors: ImportError[];
+  readonly filled: FilledCells;
 }
 
 /** The result of an import, under the names of the API. */
@@ -51,11 +54,21 @@ export interface ImportReport {
   readonly Unchanged: number;
   readonly Refused: number;
   readonly Errors: readonly ImportError[];
+  /** Those of a dry run. */
+  readonly Warnings: readonly ImportWarning[];
 }
 
 /** Returns the counts of a file of which nothing has been read. */
 export function noCounts(): ImportCounts {
-  return { rows: 0, created: 0, updated: 0, unchanged: 0, refused: 0, errors: [] };
+  return {
+    rows: 0,
+    created: 0,
+    updated: 0,
+    unchanged: 0,
+    refused: 0,
+    errors: [],
+    filled: new FilledCells(),
+  };
 }
 
 /** The place of a row in its file. */
@@ -78,7 +91,7 @@ export function fileError(
 /** @param isApplied whether the changes of the file are made */
 export function reportOf(
   { resource, mode, dryRun, atomic }: ImportOrder,
-  { rows, created, updated, unchanged, refused, errors }: ImportCounts,
+  { rows, created, updated, unchanged, refused, errors, filled }: ImportCounts,
   isApplied: boolean,
 ): ImportReport {
   return {
@@ -94,5 +107,6 @@ export function reportOf(
     // The header is a row, too.
     Refused: errors.length > 0 ? Math.max(1, refused) : refused,
     Errors: errors,
+    Warnings: dryRun ? filled.warnings() : [],
   };
 }

@@ -42,6 +42,20 @@ const importError = describeFields(
     Reason: 'What is wrong, as text.',
   },
 );
+const importWarning = describeFields(
+  {
+    Field: z.string(),
+    Value: z.string(),
+    Rows: intCount(),
+    Reason: z.string(),
+  },
+  {
+    Field: 'The field whose column seems to be changed by a program.',
+    Value: 'The text that the records would get, such as `NA`.',
+    Rows: 'The number of these records.',
+    Reason: 'What is striking, as text.',
+  },
+);
 const view = describeFields(
   {
     Resource: z.string(),
@@ -55,6 +69,7 @@ const view = describeFields(
     Unchanged: intCount(),
     Refused: intCount(),
     Errors: z.array(importError),
+    Warnings: z.array(importWarning),
   },
   {
     Resource: 'The name of the resource, such as `Country`.',
@@ -69,6 +84,8 @@ const view = describeFields(
     Unchanged: 'The rows whose record was the same already.',
     Refused: 'The rows that are wrong; 1 if the header is, or the file as a whole.',
     Errors: 'The first 1,000 errors.',
+    Warnings:
+      'Of a dry run: the columns in which every cell that was empty became the same short text.',
   },
 ).meta({ title: tag });
 

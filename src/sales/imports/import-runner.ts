@@ -146,7 +146,8 @@ async function apply(
 
   try {
     const [row] = await context.write(prepare, changesCache ? resource.name : undefined);
-    return JSON.parse(String(row?.report));
+    // The report of an earlier request with the same key may be of a build without warnings.
+    return { Warnings: [], ...JSON.parse(String(row?.report)) };
   } catch (error) {
     if (error instanceof NotApplied) return error.report;
     throw error;

@@ -31,6 +31,24 @@ describe('Idempotency-Key of imports', () => {
     expect(await readCreated()).to.have.length(before.length + 1);
   });
 
+  it('a report that an earlier build has stored, without warnings, is returned with none', async () => {
+    const key = randomUUID();
+    const body = 'CountryCode,CountryName\nNL,Netherlands\n';
+    const first = await post(key, body);
+    await sql(
+      world.acme,
+      `update idempotency_keys set rows = replace(rows, ',\\"Warnings\\":[]', '') where key = $1`,
+      [key],
+    );
+    const stored = await sql(world.acme, 'select rows from idempotency_keys where key = $1', [key]);
+    expect(JSON.stringify(stored)).to.include('Created').and.not.include('Warnings');
+
+    const again = await post(key, body);
+
+    expect(again.headers.get('idempotency-replayed')).to.equal('true');
+    expect(again.body).to.deep.equal(first.body);
+  });
+
   it('the key of a user of another tenant is another key', async () => {
     const key = randomUUID();
     await post(key, 'CountryCode,CountryName\nPT,Portugal\n');

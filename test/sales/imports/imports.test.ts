@@ -148,6 +148,58 @@ describe('imports of CSV files', () => {
     expect((await listCurrencies()).body).to.have.length(1);
   });
 
+  it('a dry run warns of a column in which every empty cell became the same short text, and of no other', async () => {
+    const promotion = { DiscountType: 'Percentage', DiscountValue: 5 };
+    for (const name of ['W1', 'W2', 'W3']) {
+      const Description = name === 'W3' ? 'Kept' : null;
+      await admin.post('/api/v1/Promotions', {
+        ...promotion,
+        PromoCode: name,
+        Name: name,
+        Description,
+      });
+    }
+    const file = (...texts: string[]) =>
+      `PromoCode,Name,Description\n${texts.map((text, at) => `W${at + 1},W${at + 1},${text}`).join('\n')}\n`;
+    const warningsOf = async (text: string, query = '&dryRun=true') => {
+      const report = await importFile(admin, `resource=Promotion&mode=upsert${query}`, text);
+      return report.Warnings;
+    };
+
+    const found = await warningsOf(file('NA', 'NA', 'Kept'));
+
+    expect(found).to.deep.equal([
+      {
+        Field: 'Description',
+        Value: 'NA',
+        Rows: 2,
+        Reason: 'every record of the file that has no Description would get the same text',
+      },
+    ]);
+    expect(await warningsOf(file('', '', 'NA')), 'as exported').to.deep.equal([]);
+    expect(await warningsOf(file('NA', '', 'Kept')), 'one is empty').to.deep.equal([]);
+    expect(await warningsOf(file('NA', 'None', 'Kept')), 'two texts').to.deep.equal([]);
+    expect(await warningsOf(file('NA')), 'one record').to.deep.equal([]);
+    expect(await warningsOf(file('Nobody has written', 'Nobody has written'))).to.deep.equal([]);
+    expect(await warningsOf(file('NA', 'NA', 'Kept'), ''), 'no dry run').to.deep.equal([]);
+  });
+
+  it('the audit entries of an import have the X-Request-Id of its response, also of one that is CSV', async () => {
+    for (const Accept of ['application/json', 'text/csv']) {
+      const file = `Code,Name\n${Accept === 'text/csv' ? 'AAA' : 'BBB'},Traced\n`;
+
+      const { headers } = await admin.post('/api/v1/Imports?resource=Currency', file, {
+        ...csv,
+        Accept,
+      });
+
+      const id = headers.get('x-request-id');
+      const { body } = await admin.get(`/api/v1/AuditLog?filter[TraceId]=${id}&limit=5`);
+      expect(body, Accept).to.have.length(1);
+      expect(body[0].After.Name).to.equal('Traced');
+    }
+  });
+
   it('an import with atomic=false leaves out refused rows, and writes audit entries of the caller', async () => {
     const done = await importFile(admin, 'resource=Currency&atomic=false', mixed);
     expect(done).to.include({ Applied: true, Created: 2, Refused: 6 });
@@ -187,6 +239,7 @@ describe('imports of CSV files', () => {
         expect(done, resource).to.deep.include({
           Applied: true,
           Errors: [],
+          Warnings: [],
           Rows: length,
           Unchanged: length,
         });
