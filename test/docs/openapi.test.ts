@@ -213,6 +213,26 @@ describe('OpenAPI document', () => {
     expect(unbound.map(({ place }) => place)).to.deep.equal([]);
   });
 
+  it('a count or a number of hours in the document is never negative', () => {
+    const mayBeNegative = /\/(Weighting|ActivityCode|alg)$/;
+    const parameters = operations.flatMap(({ operation }) => operation.parameters ?? []);
+    const filters = parameters.flatMap(({ name, schema }) => {
+      const [, field = ''] = /^filter\[(\w+)\]/.exec(name ?? '') ?? [];
+      const { items } = schema as Schema;
+      return [schema as Schema, ...(items ? [items] : [])].map(each => ({
+        place: `${name}/${field || name}`,
+        schema: each,
+      }));
+    });
+    const fields = schemas.filter(({ place }) => !/\/parameters\//.test(place));
+
+    const negative = [...fields, ...filters].filter(({ schema: { minimum = 0 } }) => minimum < 0);
+
+    expect(filters).to.have.length.above(500);
+    const places = negative.map(({ place }) => place);
+    expect(places.filter(place => !mayBeNegative.test(place))).to.deep.equal([]);
+  });
+
   it('every property in the document has a sentence', () => {
     const properties = schemas.flatMap(({ place, schema }) =>
       Object.entries(schema.properties ?? {}).map(([name, { description = '' }]) => ({
@@ -465,6 +485,28 @@ describe('OpenAPI document and running service', () => {
       .filter(({ name, operation }) => !coveredElsewhere.test(name) && !succeeded(name, operation))
       .map(({ name }) => name);
     expect(withoutSuccess).to.deep.equal([]);
+  });
+
+  it('a parameter that is sent with its default gets the response of a request without it', async () => {
+    for (let number = 0; number < 21; number++) {
+      await admin.post('/api/v1/OrderStatuses', { Name: `Status ${number}` }); // a full page
+    }
+    const lists = operations.flatMap(({ name, path, operation }) => {
+      const sent = operation.parameters.flatMap(parameter => {
+        const { default: value } = parameter.schema as { default?: unknown };
+        return value === undefined ? [] : [`${parameter.name}=${value}`];
+      });
+      const isCalled = name.startsWith('GET') && !path.includes('{') && sent.length > 0;
+      return isCalled ? [{ path, query: sent.join('&') }] : [];
+    });
+
+    expect(lists).to.have.length.above(15);
+    for (const { path, query } of lists) {
+      const [plain, same] = [await admin.get(path), await admin.get(`${path}?${query}`)];
+      expect(same.status, path).to.equal(plain.status);
+      expect(same.body, `${path}?${query}`).to.deep.equal(plain.body);
+      expect(same.headers.has('link'), `${path}?${query}`).to.equal(plain.headers.has('link'));
+    }
   });
 
   it('every endpoint responds as documented to missing credentials, missing records and invalid input', async () => {

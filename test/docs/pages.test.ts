@@ -198,7 +198,7 @@ describe('documentation pages', () => {
       // In examples: PUBLIC_URL, and names that RFC 2606 reserves for examples.
       for (const url of urls) {
         expect(url, path).to.match(
-          /^(http:\/\/backoffice\.test|https:\/\/(\w+\.)*example\.com)(:\d+)?(\/|$)/,
+          /^(http:\/\/backoffice\.test|https?:\/\/(\w+\.)*example\.com)(:\d+)?(\/|;?$)/,
         );
       }
 

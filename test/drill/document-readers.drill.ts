@@ -16,6 +16,10 @@ interface Reader {
   readonly packages: readonly string[];
   /** Makes code of `openapi.json`; without it, the program reads the document when it runs. */
   readonly generate?: readonly string[];
+  /** Runs the program from its file; without it, Node does. The last argument is the file. */
+  readonly command?: readonly string[];
+  /** Fails where the program is not installed. */
+  readonly installed?: readonly string[];
   /** Prints the codes that it gets. `SERVICE` is the address, `TOKEN` an access token. */
   readonly program: string;
 }
@@ -83,6 +87,112 @@ const found = await getTaxCodes({ filterCode: ['STD', 'RED', 'ZER'], filterRateG
 const list = Array.isArray(found) ? found : found.data;
 ${print}`,
   },
+  {
+    name: 'openapi-typescript-codegen 0.31',
+    packages: ['openapi-typescript-codegen@0.31.0'],
+    generate: ['openapi', '--input', 'openapi.json', '--output', 'made', '--useOptions'],
+    program: `import { OpenAPI, TaxCodeService } from './made/index.ts';
+OpenAPI.BASE = process.env.SERVICE;
+OpenAPI.TOKEN = process.env.TOKEN;
+const query = { filterCode: ['STD', 'RED', 'ZER'], filterRateGte: 5, sort: ['-Rate', 'Code'] };
+const list = await TaxCodeService.getTaxCodes(query);
+${print}`,
+  },
+  {
+    name: 'openapi-client-axios 7.9',
+    packages: ['openapi-client-axios@7.9.1', 'axios@1.21.1'],
+    program: `import { readFileSync } from 'node:fs';
+import { OpenAPIClientAxios } from 'openapi-client-axios';
+${access} ${query}
+const definition = JSON.parse(readFileSync('openapi.json', 'utf8'));
+const axiosConfigDefaults = { headers };
+const api = new OpenAPIClientAxios({ definition, withServer: { url }, axiosConfigDefaults });
+const { data: list } = await (await api.init()).getTaxCodes(query);
+${print}`,
+  },
+  {
+    name: 'OpenAPI::Client 1.07 of Perl',
+    packages: ['@apiture/openapi-down-convert@0.14.2'],
+    generate: ['openapi-down-convert', '--input', 'openapi.json', '--output', 'openapi-3.0.json'],
+    installed: ['perl', '-MOpenAPI::Client', '-e', ''],
+    command: ['perl', 'call.pl'],
+    program: `use Mojo::Base -strict;
+use Mojo::JSON 'encode_json';
+use OpenAPI::Client;
+
+my $client = OpenAPI::Client->new('openapi-3.0.json', base_url => $ENV{SERVICE});
+$client->ua->on(start => sub { $_[1]->req->headers->authorization("Bearer $ENV{TOKEN}") });
+my $query = { 'filter[Code]' => ['STD', 'RED', 'ZER'], 'filter[Rate][gte]' => 5, sort => ['-Rate', 'Code'] };
+my $list = $client->call(getTaxCodes => $query)->res->json;
+say encode_json [map { $_->{Code} } @$list];`,
+  },
+  {
+    name: 'openapi-core 0.23 of Python',
+    packages: [],
+    installed: ['python3', '-c', 'import openapi_core.contrib.requests'],
+    command: ['python3', 'call.py'],
+    program: `import json, os
+import requests
+from openapi_core import OpenAPI
+from openapi_core.contrib.requests import RequestsOpenAPIRequest, RequestsOpenAPIResponse
+
+query = {'filter[Code]': ['STD', 'RED', 'ZER'], 'filter[Rate][gte]': 5, 'sort': '-Rate,Code'}
+headers = {'Authorization': 'Bearer ' + os.environ['TOKEN']}
+request = requests.Request('GET', os.environ['SERVICE'] + '/api/v1/TaxCodes', params=query, headers=headers)
+with open('openapi.json') as file:
+    api = OpenAPI.from_dict(json.load(file))
+
+read = api.unmarshal_request(RequestsOpenAPIRequest(request))
+sent = {'filter[Code]': ['STD', 'RED', 'ZER'], 'filter[Rate][gte]': 5.0, 'sort': ['-Rate', 'Code']}
+assert not read.errors and sent.items() <= read.parameters.query.items(), read
+wrong = requests.Request('GET', request.url, params={'filter[Rate][gte]': 'five'}, headers=headers)
+assert api.unmarshal_request(RequestsOpenAPIRequest(wrong)).errors
+response = requests.Session().send(request.prepare())
+api.validate_response(RequestsOpenAPIRequest(request), RequestsOpenAPIResponse(response))
+print(json.dumps([record['Code'] for record in response.json()]))`,
+  },
+  {
+    name: 'Prism 5.16',
+    packages: ['@stoplight/prism-cli@5.16.0'],
+    program: `import { spawn } from 'node:child_process';
+${access}
+const port = 20_000 + Math.floor(Math.random() * 10_000);
+const proxy = spawn('node_modules/.bin/prism', ['proxy', 'openapi.json', url, '--port', port, '--errors']);
+await new Promise(resolve =>
+  proxy.stdout.on('data', text => String(text).includes('listening') && resolve()),
+);
+const search = 'filter[Code]=STD&filter[Code]=RED&filter[Code]=ZER&filter[Rate][gte]=5&sort=-Rate,Code';
+const list = await (await fetch('http://127.0.0.1:' + port + '/api/v1/TaxCodes?' + search, { headers })).json();
+proxy.kill();
+${print}`,
+  },
+  {
+    name: 'express-openapi-validator 5.6',
+    packages: ['express-openapi-validator@5.6.2', 'express@5.3.0'],
+    program: `import express from 'express';
+import { middleware } from 'express-openapi-validator';
+${access}
+const search = '/api/v1/TaxCodes?filter[Code]=STD&filter[Code]=RED&filter[Code]=ZER&filter[Rate][gte]=5&sort=-Rate,Code';
+const statuses = [];
+let list;
+for (const allowUnknownQueryParameters of [false, true]) {
+  const app = express();
+  const validateRequests = { allowUnknownQueryParameters };
+  app.use(middleware({ apiSpec: 'openapi.json', validateRequests, validateSecurity: false }));
+  app.get('/api/v1/TaxCodes', async (request, response) =>
+    response.json(await (await fetch(url + request.originalUrl, { headers })).json()),
+  );
+  app.use((error, _request, response, _next) => response.status(error.status ?? 500).json([]));
+  const server = app.listen(0, '127.0.0.1');
+  await new Promise(resolve => server.on('listening', resolve));
+  const response = await fetch('http://127.0.0.1:' + server.address().port + search);
+  statuses.push(response.status);
+  list = await response.json();
+  server.close();
+}
+if (String(statuses) !== '400,200') throw new Error(String(statuses));
+${print}`,
+  },
 ];
 
 describe('drill: filters and sorts by programs that read the OpenAPI document', () => {
@@ -109,19 +219,24 @@ describe('drill: filters and sorts by programs that read the OpenAPI document', 
 
   afterEach(() => rm(folder, { recursive: true }));
 
-  for (const { name, packages, generate, program } of readers) {
+  for (const reader of readers) {
+    const { name, packages, generate, program, installed } = reader;
+    const command = reader.command ?? ['npx', '--no', '--', 'tsx', 'call.mjs'];
     it(`${name} gets the records with one of several codes and a rate, sorted by two fields`, async function () {
       this.timeout(300_000);
       const at = { cwd: folder, env: { ...process.env, TOKEN: String(acme.tokens?.accessToken) } };
       const document = await (await fetch(`${world.url}/docs/openapi.json`)).text();
       await writeFile(join(folder, 'openapi.json'), document);
       await writeFile(join(folder, 'package.json'), '{"type": "module"}');
-      await writeFile(join(folder, 'call.mjs'), program);
-      const installed = ['install', '--no-audit', '--no-fund', '--ignore-scripts', 'tsx@4'];
-      await run('npm', [...installed, ...packages], at).catch(() => this.skip());
+      await writeFile(join(folder, command.at(-1) ?? ''), program);
+      const [check = 'true', ...checkArgs] = installed ?? [];
+      await run(check, checkArgs, at).catch(() => this.skip());
+      const install = ['install', '--no-audit', '--no-fund', '--ignore-scripts', 'tsx@4'];
+      await run('npm', [...install, ...packages], at).catch(() => this.skip());
 
       if (generate) await run('npx', ['--no', '--', ...generate], at);
-      const { stdout } = await run('npx', ['--no', '--', 'tsx', 'call.mjs'], {
+      const [interpreter = '', ...args] = command;
+      const { stdout } = await run(interpreter, args, {
         ...at,
         env: { ...at.env, SERVICE: world.url },
       });

@@ -2291,7 +2291,7 @@ export interface paths {
         };
         /**
          * One audit entry by its id
-         * @description The entries of `User`, `Role`, `Program`, `ProgramKey`, `Factor`, `IdentityProvider`, `Identity` and `SignInRule` have numbers of their own: one of these is returned only when `resource` names one of the five.
+         * @description The entries of `User`, `Role`, `Program`, `ProgramKey`, `Factor`, `IdentityProvider`, `Identity` and `SignInRule` have numbers of their own: one of these is returned only when `resource` names one of these.
          *
          *     Needs a token with the permission `full.read`.
          */
@@ -3530,7 +3530,7 @@ export interface components {
             /** @description When a sign-in counts as a second factor: `never`, `always`, or values of `amr`, separated by spaces, of which the ID token must have one, such as `mfa hwk`. Otherwise people with a second factor here are asked for it. */
             SecondFactor: string;
             /**
-             * Format: int64
+             * Format: int32
              * @description The hours after the login in which a session ends, also one that is in use.
              */
             SessionHours: number;
@@ -3557,7 +3557,7 @@ export interface components {
                 Claims: components["schemas"]["IdentityProviderCreatesUsersClaims"];
             } | null;
             /**
-             * Format: int64
+             * Format: int32
              * @description The number of people who can log in by it.
              */
             Identities: number;
@@ -4575,6 +4575,20 @@ export interface components {
             /** @description What is wrong, as text. */
             Reason: string;
         };
+        /** ImportWarningsItem */
+        ImportWarningsItem: {
+            /** @description The field whose column seems to be changed by a program. */
+            Field: string;
+            /** @description The text that the records would get, such as `NA`. */
+            Value: string;
+            /**
+             * Format: int32
+             * @description The number of these records.
+             */
+            Rows: number;
+            /** @description What is striking, as text. */
+            Reason: string;
+        };
         /** Import */
         Import: {
             /** @description The name of the resource, such as `Country`. */
@@ -4617,6 +4631,8 @@ export interface components {
             Refused: number;
             /** @description The first 1,000 errors. */
             Errors: components["schemas"]["ImportErrorsItem"][];
+            /** @description Of a dry run: the columns in which every cell that was empty became the same short text. */
+            Warnings: components["schemas"]["ImportWarningsItem"][];
         };
         /** WebhookListItem */
         WebhookListItem: {
@@ -9816,7 +9832,7 @@ export interface operations {
                 userId?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, UserId, Method, Outcome, FailureReason, Network, UserAgent, Count. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "UserId" | "-UserId" | "Method" | "-Method" | "Outcome" | "-Outcome" | "FailureReason" | "-FailureReason" | "Network" | "-Network" | "UserAgent" | "-UserAgent" | "Count" | "-Count")[];
@@ -9992,7 +10008,7 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, UserId, Method, Outcome, FailureReason, Network, UserAgent, Count. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "UserId" | "-UserId" | "Method" | "-Method" | "Outcome" | "-Outcome" | "FailureReason" | "-FailureReason" | "Network" | "-Network" | "UserAgent" | "-UserAgent" | "Count" | "-Count")[];
@@ -11405,7 +11421,7 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Guid, Email, FirstName, LastName, Role, Scope, EntityId, IsDisabled, ConfirmedAt, LastLoginAt, CreatedAt, MailState, MailReason, MailAt, RoleId. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Guid" | "-Guid" | "Email" | "-Email" | "FirstName" | "-FirstName" | "LastName" | "-LastName" | "Role" | "-Role" | "Scope" | "-Scope" | "EntityId" | "-EntityId" | "IsDisabled" | "-IsDisabled" | "ConfirmedAt" | "-ConfirmedAt" | "LastLoginAt" | "-LastLoginAt" | "CreatedAt" | "-CreatedAt" | "MailState" | "-MailState" | "MailReason" | "-MailReason" | "MailAt" | "-MailAt" | "RoleId" | "-RoleId")[];
@@ -12126,7 +12142,7 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Name. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name")[];
@@ -12553,7 +12569,7 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Guid, Name, Role, Scope, EntityId, IsDisabled, Keys, LastUsedAt, CreatedAt, RoleId. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Guid" | "-Guid" | "Name" | "-Name" | "Role" | "-Role" | "Scope" | "-Scope" | "EntityId" | "-EntityId" | "IsDisabled" | "-IsDisabled" | "Keys" | "-Keys" | "LastUsedAt" | "-LastUsedAt" | "CreatedAt" | "-CreatedAt" | "RoleId" | "-RoleId")[];
@@ -13840,7 +13856,7 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Title, Weighting, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Title" | "-Title" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
@@ -14244,7 +14260,7 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of CountryCode, CountryName, IsDeleted, DeletedAt, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("CountryCode" | "-CountryCode" | "CountryName" | "-CountryName" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
@@ -14637,7 +14653,7 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Name, Weighting, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
@@ -14964,7 +14980,7 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "CreatedAt" | "-CreatedAt")[];
@@ -15348,7 +15364,7 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, SystemOptionTypeId, IsActive, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "SystemOptionTypeId" | "-SystemOptionTypeId" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
@@ -15802,7 +15818,7 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, PromoCode, Name, DiscountType, DiscountValue, CurrencyId, StartsAt, EndsAt, IsActive, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "PromoCode" | "-PromoCode" | "Name" | "-Name" | "DiscountType" | "-DiscountType" | "DiscountValue" | "-DiscountValue" | "CurrencyId" | "-CurrencyId" | "StartsAt" | "-StartsAt" | "EndsAt" | "-EndsAt" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
@@ -16403,7 +16419,7 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Symbol, DecimalPlaces, IsDeleted, DeletedAt, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Symbol" | "-Symbol" | "DecimalPlaces" | "-DecimalPlaces" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
@@ -16938,7 +16954,7 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Rate, IsActive, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Rate" | "-Rate" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
@@ -17425,7 +17441,7 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Name, EntityType, StatusId, StatusTitle, CurrencyId, CountryCode, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Name" | "-Name" | "EntityType" | "-EntityType" | "StatusId" | "-StatusId" | "StatusTitle" | "-StatusTitle" | "CurrencyId" | "-CurrencyId" | "CountryCode" | "-CountryCode" | "CreatedAt" | "-CreatedAt")[];
@@ -17959,6 +17975,14 @@ export interface operations {
                      *           "Code": "the Code",
                      *           "Reason": "is required"
                      *         }
+                     *       ],
+                     *       "Warnings": [
+                     *         {
+                     *           "Field": "CountryName",
+                     *           "Value": "the Value",
+                     *           "Rows": 1,
+                     *           "Reason": "is required"
+                     *         }
                      *       ]
                      *     }
                      */
@@ -17986,7 +18010,7 @@ export interface operations {
                 limit?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, Url, Description, Payload, IsEnabled, DisabledReason, UserId, FailingSince, NextAttemptAt, LastSuccessAt, PreviousUntil, CreatedAt. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "Url" | "-Url" | "Description" | "-Description" | "Payload" | "-Payload" | "IsEnabled" | "-IsEnabled" | "DisabledReason" | "-DisabledReason" | "UserId" | "-UserId" | "FailingSince" | "-FailingSince" | "NextAttemptAt" | "-NextAttemptAt" | "LastSuccessAt" | "-LastSuccessAt" | "PreviousUntil" | "-PreviousUntil" | "CreatedAt" | "-CreatedAt")[];
@@ -18457,7 +18481,7 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, MessageId, Type, AttemptedAt, DurationMs, Status, Error. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "MessageId" | "-MessageId" | "Type" | "-Type" | "AttemptedAt" | "-AttemptedAt" | "DurationMs" | "-DurationMs" | "Status" | "-Status" | "Error" | "-Error")[];
@@ -19002,7 +19026,7 @@ export interface operations {
                 entityId?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, ActivityCode, UserId, EntityId, Screen, IPAddress. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "ActivityCode" | "-ActivityCode" | "UserId" | "-UserId" | "EntityId" | "-EntityId" | "Screen" | "-Screen" | "IPAddress" | "-IPAddress")[];
@@ -19257,7 +19281,7 @@ export interface operations {
                 userId?: number;
                 /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. Later, records may have appeared behind it: to receive what is new, read `GET /api/v1/Changes`. */
                 after?: string;
-                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`. */
+                /** @description The number of records before the page, for tables with page numbers. A program that reads the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0. */
                 offset?: number;
                 /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, UserId, UserGuid, Action, Resource, Key, IPAddress, TraceId. Repeated, it means the same as with commas. */
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "UserId" | "-UserId" | "UserGuid" | "-UserGuid" | "Action" | "-Action" | "Resource" | "-Resource" | "Key" | "-Key" | "IPAddress" | "-IPAddress" | "TraceId" | "-TraceId")[];

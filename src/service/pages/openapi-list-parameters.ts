@@ -54,13 +54,15 @@ const afterParameter = {
   schema: { type: 'string' },
 };
 
+// It has no default: with `offset`, also 0, a response has a `Link` and is no plain list, and
+// some generated clients send each default.
 const offsetParameter = {
   name: 'offset',
   ...inQuery,
   description:
     'The number of records before the page, for tables with page numbers. A program that reads ' +
-    'the whole list follows `Link` in its place, whose cursor has no bound. Not beside `after`.',
-  schema: { type: 'integer', format: 'int32', minimum: 0, maximum: maxOffset, default: 0 },
+    'the whole list follows `Link` in its place, whose cursor has no bound. Beside `after`, only 0.',
+  schema: { type: 'integer', format: 'int32', minimum: 0, maximum: maxOffset },
 };
 
 const bomParameter = {

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import type { ApiResponse } from '../../support/client.ts';
+import { settle } from '../../support/settle.ts';
 import { sql, useLogin, useWorld } from '../../support/world.ts';
 
 interface Currency {
@@ -60,6 +61,7 @@ describe('list parameters', () => {
       expect(codes(await admin.get(next(first))), query).to.deep.equal(['JPY']);
     }
 
+    await settle(world.acme);
     for (const [path, parameter] of [
       ['/api/v1/AuditLog?limit=50&sort=Id', 'resource'],
       ['/api/v1/AuditLog?limit=50', 'resource'],

@@ -147,13 +147,13 @@ const wrongCursor: FieldError = {
 };
 
 /**
- * Reads the number of records before a page with a number. It is bounded, and beside a cursor it
- * would have two meanings.
+ * Reads the number of records before a page with a number. It is bounded, and beside a cursor
+ * any number but 0 would have two meanings.
  */
 function readOffset(search: URLSearchParams, errors: FieldErrors): number {
   const text = search.get('offset');
   if (text === null) return 0;
-  if (search.has('after')) {
+  if (search.has('after') && text !== '0') {
     errors.offset ??= [{ message: 'cannot be sent beside after', code: 'ambiguous' }];
   } else if (!/^(0|[1-9]\d{0,15})$/.test(text)) {
     errors.offset ??= [{ message: 'must be a whole number', code: 'wrong_format' }];
