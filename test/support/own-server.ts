@@ -19,6 +19,8 @@ export interface OwnServer {
   takeSnapshot(): Promise<void>;
   /** Kills it, and puts its files back to those of the snapshot. `restart` starts it again. */
   putBack(): Promise<void>;
+  /** Returns what the server has logged. */
+  log(): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -74,6 +76,7 @@ export async function startOwnServer(
       await rm(data, { recursive: true });
       await rename(snapshot, data);
     },
+    log: () => readFile(join(folder, 'postgres.log'), 'utf8'),
     close: async () => {
       await postgres.leave();
       await removeServerFolder(folder);

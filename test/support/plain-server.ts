@@ -12,6 +12,8 @@ export interface PlainServer {
   superuserUrl(database: string): string;
   /** Runs SQL as superuser in the database `postgres`. */
   sql<Row extends object>(text: string): Promise<Row[]>;
+  /** Returns what the server has logged. */
+  log(): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -41,6 +43,7 @@ export async function createPlainServer(
     url: database => databaseUrl(server.url, database, { user: 'operator', password }),
     superuserUrl: database => databaseUrl(server.url, database),
     sql,
+    log: server.log,
     close: server.close,
   };
 }

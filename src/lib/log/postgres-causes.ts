@@ -211,8 +211,11 @@ export const serverCauses: readonly ErrorCause[] = [
 export const statementCauses: readonly ErrorCause[] = [
   {
     codes: ['55006'],
-    cause: 'something uses the database: a session, a prepared transaction or a replication slot',
-    step: 'End what the message names (pg_terminate_backend, rollback prepared, pg_drop_replication_slot)',
+    cause:
+      'something uses the database: a session, a prepared transaction or the reader of a replication slot',
+    step:
+      'End what the message names: a session or a reader by pg_terminate_backend, a prepared transaction by ' +
+      'rollback prepared',
   },
   {
     codes: ['55P03', '25P03', '25P04'],

@@ -1,5 +1,7 @@
-import { quoteIdentifier as quote } from '../../lib/postgres/quote.ts';
+import { quoteIdentifier as quote, quoteLiteral } from '../../lib/postgres/quote.ts';
 import { isScratchName } from '../backup/check/scratch-names.ts';
+import { closedStamp } from '../databases/store/database-stamp.ts';
+import { isLeftover, type StoredDatabase } from '../databases/verbs/list-databases.ts';
 import { templateOfOtherBuild } from '../schema/template.ts';
 import { asOwner, type CheckContext } from './check-context.ts';
 import type { CheckedTenant } from './control-facts.ts';
@@ -66,6 +68,69 @@ export function checkUnusedDatabases({ server, control, facts, report }: CheckCo
       remedy: `Forget it: bin/backoffice databases drop ${slug} ${database}`,
     });
   }
+}
+
+/**
+ * Checks that the databases of tenants which serve nobody are closed to their tenants, and
+ * accept the connections of commands. At most one database of a tenant lets the tenant in
+ * (I3 of `database-protocol.ts`): a process that has not heard of a switch could otherwise
+ * write into the former one.
+ */
+export function checkIdleDatabases(context: CheckContext): void {
+  const { server, control } = context;
+
+  for (const stored of control.stored) {
+    const { isBusy, isNew, isPurging, fence } = stored;
+    const isSettled = !isBusy && !isNew && !isPurging && fence === null;
+    if (stored.server !== server.name || !isSettled || stored.state === 'current') continue;
+
+    checkAccepting(stored, context);
+    checkClosed(stored, context);
+  }
+}
+
+/** A leftover is dropped, whether it accepts connections or not. */
+function checkAccepting(stored: StoredDatabase, { facts, report }: CheckContext): void {
+  const { slug, database, state } = stored;
+  const found = facts.databases.get(database);
+  if (isLeftover(stored) || found === undefined || found.open || found.broken) return;
+
+  report({
+    check: 'closed_database',
+    tenant: slug,
+    problem: `database ${database} of ${slug}, ${state}, accepts no connections, so no command can use it`,
+    remedy: 'If it was not closed on purpose, open it',
+    statements: [`alter database ${quote(database)} allow_connections true`],
+    kind: 'named',
+    changes: database,
+  });
+}
+
+function checkClosed({ slug, database, state }: StoredDatabase, context: CheckContext): void {
+  const { control, facts, report } = context;
+  const role = control.databases.find(each => each.database === database)?.role;
+  const tenant = control.tenants.find(each => each.slug === slug);
+  if (role === undefined || tenant === undefined || !facts.roles.get(role)?.login) return;
+  // `checkTenantRole` reports a current database that lets nobody in: this one may be newer.
+  if (facts.roles.get(tenant.roleName)?.login === false) return;
+
+  const { guid } = tenant;
+  report({
+    check: 'open_database',
+    tenant: slug,
+    problem: `database ${database} of ${slug}, ${state}, lets the tenant in, beside the database that serves it`,
+    remedy:
+      'If the control database is of an earlier time, it may have newer data: see docs/operate/restore.md. ' +
+      'Otherwise close it',
+    statements: [
+      `alter role ${quote(role)} nologin`,
+      `update tenant_identity set guid = ${quoteLiteral(closedStamp(guid))} where guid = ${quoteLiteral(guid)}`,
+    ],
+    kind: 'named',
+    database,
+    changes: database,
+    alters: role,
+  });
 }
 
 /** Reports the databases of drills that ended before they could drop them. */

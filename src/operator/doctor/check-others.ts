@@ -40,7 +40,10 @@ export interface OthersFacts {
   readonly slots: {
     readonly name: string;
     readonly database: string | null;
+    /** The application and the login that read it; null if nobody does. */
     readonly reader: string | null;
+    /** True if it ends with the session that has made it. */
+    readonly isTemporary: boolean;
   }[];
 }
 
@@ -81,7 +84,9 @@ const preparedText = `
     from pg_prepared_xacts where database <> all ($1) order by prepared`;
 
 const slotsText = `
-  select slot_name::text as name, database::text, a.application_name as reader
+  select slot_name::text as name, database::text, temporary as "isTemporary",
+         case when active then coalesce(nullif(a.application_name, ''), 'a session')
+                || coalesce(' of login ' || a.usename, '') end as reader
     from pg_replication_slots s left join pg_stat_activity a on a.pid = active_pid
    where wal_status in ('extended', 'unreserved')
       or not active and wal_status = 'reserved' and not pg_is_in_recovery()
@@ -196,19 +201,39 @@ function checkPrepared({ prepared }: OthersFacts): Report[] {
 
 function checkSlots({ slots }: OthersFacts): Report[] {
   return slots.map(
-    ({ name, database, reader }): Report => ({
+    ({ name, database, reader, isTemporary }): Report => ({
       check: 'wal_held',
       problem:
         `replication slot ${name}${database === null ? '' : ` of database ${database}`} holds the write-ahead log, ` +
         `${reader === null ? 'and nobody reads it' : `because its reader ${reader} is behind`}: the log fills the disk of the server`,
-      remedy: 'Start or hasten its reader. Or drop it, if nobody needs it any more',
-      ...(reader === null && {
-        statements: [`select pg_drop_replication_slot(${quoteLiteral(name)})`],
-        kind: 'named' as const,
-        needsSuperuser: true,
-      }),
+      remedy: isTemporary
+        ? 'Wait until its reader has ended, which removes it. Or end its reader'
+        : `Start or hasten its reader. Or, if nobody needs it any more, ${reader === null ? '' : 'stop its reader where it runs, and '}drop it`,
+      statements: dropOfSlot(name, { isRead: reader !== null, isTemporary }),
+      kind: 'named',
+      needsSuperuser: true,
     }),
   );
+}
+
+/** The time that the reader of a slot gets to end, in ms. */
+const maxReaderEndMs = 5_000;
+
+/**
+ * Returns the statements that end a slot. PostgreSQL drops no slot that is read, and a temporary
+ * one goes with its reader.
+ */
+function dropOfSlot(
+  name: string,
+  { isRead, isTemporary }: { isRead: boolean; isTemporary: boolean },
+): string[] {
+  const slot = quoteLiteral(name);
+  const end =
+    `select pg_terminate_backend(active_pid, ${maxReaderEndMs}) from pg_replication_slots ` +
+    `where slot_name = ${slot} and active`;
+  const drop = `select pg_drop_replication_slot(${slot})`;
+
+  return [...(isRead ? [end] : []), ...(isTemporary ? [] : [drop])];
 }
 
 function checkQueue({ queueHolder: holder }: OthersFacts): Report[] {

@@ -12,6 +12,7 @@ import { headFingerprint, migrationsDigest, newerDigests } from '../schema/templ
 import { type CheckContext, withinRights } from './check-context.ts';
 import {
   checkDrillDatabases,
+  checkIdleDatabases,
   checkOldTemplates,
   checkOwnTemplate,
   checkTenantDatabase,
@@ -24,6 +25,7 @@ import { checkOrphans } from './check-orphans.ts';
 import { checkOthers, readOthers } from './check-others.ts';
 import { checkPublicAccess } from './check-public-access.ts';
 import { checkServerSettings, readServerSettings } from './check-server-settings.ts';
+import { checkSessions, readTenantSessions } from './check-sessions.ts';
 import { checkTenantRole } from './check-tenant-role.ts';
 import { checkTenants } from './check-tenants.ts';
 import { checkTenantGroup } from './check-unprivileged.ts';
@@ -77,7 +79,7 @@ export async function checkServer(
     ]);
     const own = { databases: [...recorded], isControl: server.adminUrl === null };
 
-    const { facts, settings, others, isRoomKnown, ending } = await withConnection(
+    const { facts, settings, others, sessions, isRoomKnown, ending } = await withConnection(
       adminUrl,
       async client => {
         const facts = await readServerFacts(client, server.prefix);
@@ -87,6 +89,7 @@ export async function checkServer(
           facts,
           settings: await readServerSettings(client),
           others: await readOthers(client, own),
+          sessions: await readTenantSessions(client, rolesOfTenants(server, control)),
           isRoomKnown: server.diskGb !== null || (await readOwnDisk(client)) !== undefined,
           ending: await readEndingLogins(client, logins),
         };
@@ -133,6 +136,7 @@ export async function checkServer(
     const settingFindings = [
       ...checkServerSettings(settings, connectionBudget),
       ...checkOthers(others, settings.connections, connectionBudget),
+      ...checkSessions(sessions, connectionBudget),
       ...(isRoomKnown ? [] : [unknownRoom(server)]),
     ].map(each => toFinding(server.name, withinRights(each, facts)));
 
@@ -218,6 +222,7 @@ function checkServerFacts(
 
   checkOrphans(context);
   checkUnusedDatabases(context);
+  checkIdleDatabases(context);
   checkOldTemplates(context, builds);
   checkOwnTemplate(context, builds);
   checkDrillDatabases(context);
@@ -243,6 +248,14 @@ function loginsOf(
   const ofService = server.adminUrl === null ? [serviceLoginOf(controlUrl)] : [];
 
   return [login, ...ofService, ...placed.map(({ roleName }) => roleName)];
+}
+
+/** Returns the logins of tenants on a server, with those of databases that serve nobody. */
+function rolesOfTenants(server: Server, { tenants, databases }: ControlFacts): string[] {
+  const placed = tenants.filter(tenant => tenant.server.id === server.id);
+  const recorded = databases.filter(({ serverId }) => serverId === server.id);
+
+  return [...placed.map(({ roleName }) => roleName), ...recorded.map(({ role }) => role)];
 }
 
 /**

@@ -69,6 +69,7 @@ export const errors = {
     'bin/backoffice doctor --fix FINDING',
   ],
   closed_database: ['bin/backoffice doctor --fix FINDING'],
+  open_database: ['bin/backoffice doctor --fix FINDING'],
   orphan_database: [
     `psql "$DATABASE_URL" -c 'drop database "DATABASE"'`,
     'bin/backoffice doctor --fix FINDING',
@@ -138,6 +139,7 @@ export const warnings = [
   'feed_held',
   'notify_queue_held',
   'connections_taken',
+  'pooler_keeps_sessions',
   'catalog_locked',
   'prepared_transaction',
   'wal_held',

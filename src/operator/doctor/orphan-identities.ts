@@ -1,4 +1,5 @@
 import pLimit from 'p-limit';
+import type pg from 'pg';
 import { databaseUrl } from '../../control/server-urls.ts';
 import { withConnection } from '../../lib/postgres/connection.ts';
 import { sqlState } from '../../lib/postgres/database-error.ts';
@@ -38,10 +39,8 @@ export async function readOrphanIdentities(
   );
   const identities = new Map<string, string>();
   await pLimit(4).map(orphans, async ({ name, open, mayConnect }) => {
-    const read = () =>
-      withConnection(databaseUrl(adminUrl, name), readSchemaState, { kind: 'doctor' });
-    const guid =
-      open && mayConnect ? await read().then(state => state.guid, guidOfFailure) : unknownGuid;
+    const read = () => withConnection(databaseUrl(adminUrl, name), readStamp, { kind: 'doctor' });
+    const guid = open && mayConnect ? await read().catch(guidOfFailure) : unknownGuid;
     if (guid !== null) identities.set(name, guid);
   });
 
@@ -51,6 +50,21 @@ export async function readOrphanIdentities(
 
 function isSystemDatabase(name: string): boolean {
   return ['postgres', 'template0', 'template1'].includes(name);
+}
+
+/**
+ * Returns the guid in the stamp of the connected database; null if it has none. Looks into the
+ * catalog first: a server logs each statement that names a table that is not there, or that the
+ * login may not read.
+ */
+async function readStamp(client: pg.Client): Promise<string | null> {
+  const { rows } = await client.query<{ exists: boolean; isReadable: boolean }>(
+    `select count(oid) = 2 as exists, coalesce(bool_and(has_table_privilege(oid, 'select')), false) as "isReadable"
+       from unnest(array[to_regclass('tenant_identity'), to_regclass('migrations')]) as oid`,
+  );
+  if (!rows[0]?.exists) return null;
+
+  return rows[0].isReadable ? (await readSchemaState(client)).guid : unknownGuid;
 }
 
 /** @returns null for a database that has another table of that name: it is no tenant's */

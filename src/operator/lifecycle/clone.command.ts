@@ -59,6 +59,7 @@ const clone = defineOperation({
       document: { ...plan, state: 'planned' },
       text: () =>
         `${newSlug} would be added on ${plan.server}, as a copy of ${slug}, isolated. ${openText(plan.logins)}` +
+        (plan.sourceRefusesPasswords ? ` ${passwordsText(slug, newSlug)}` : '') +
         (plan.leaves.length > 0 ? ` It would not have: ${plan.leaves.join(', ')}.` : '') +
         (plan.room ? ` ${roomText(plan.room)}` : ''),
     };
@@ -68,7 +69,7 @@ const clone = defineOperation({
     { installation, output, progress, recordBirth },
   ) {
     const { createPasswords } = await import('../../accounts/auth/passwords.ts');
-    const { cloneTenant, readLeft } = await import('./clone.ts');
+    const { cloneTenant, readLeft, refusesPasswords } = await import('./clone.ts');
 
     progress.step(`cloning ${slug}`);
     const clone = (data?: EarlierData) =>
@@ -88,12 +89,15 @@ const clone = defineOperation({
     await recordBirth(newSlug);
 
     const document = { ...(await readTenant(installation, newSlug)), ...facts };
-    const leaves = isPresent
-      ? await readLeft(installation, await findTenant(installation, slug))
-      : [];
+    const source = await findTenant(installation, slug);
+    const leaves = isPresent ? await readLeft(installation, source) : [];
 
     if (leaves.length > 0) {
       output.warn(`The clone does not have: ${leaves.join(', ')}. ${slug} still has it.`);
+    }
+
+    if (await refusesPasswords(installation, source)) {
+      output.warn(passwordsText(slug, newSlug));
     }
 
     output.result(document, () => [fieldsText(document), '', openText(logins)].join('\n'));
@@ -104,6 +108,10 @@ function openText(logins: readonly string[]): string {
   return logins.length === 0
     ? 'All of its users are disabled: name those who may log in by --login, or enable them (user enable).'
     : `All of its users are disabled but ${logins.join(', ')}.`;
+}
+
+function passwordsText(slug: string, newSlug: string): string {
+  return `${slug} refuses passwords. ${newSlug} has no providers, and accepts the passwords of those who may log in.`;
 }
 
 export const operations = [clone];

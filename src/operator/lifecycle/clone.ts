@@ -3,7 +3,7 @@ import type { EntityManager } from '@mikro-orm/postgresql';
 import type pg from 'pg';
 import type { Passwords } from '../../accounts/auth/passwords.ts';
 import type { Tenant } from '../../control/control-entities.ts';
-import type { Installation } from '../../control/installation.ts';
+import type { ControlStatements, Installation } from '../../control/installation.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { tenantFeatures } from '../../control/tenant-features.ts';
 import { requireTenantHead, tenantHead } from '../../control/tenant-head.ts';
@@ -60,7 +60,8 @@ export interface CloneRequest {
  * factor in the source. It is isolated: no mail gets from it to the users of the source. It can
  * be run again after it was killed at any point.
  * Every user of it is disabled but those who are named: who leaves the source, or loses rights
- * there, is not thought of in a clone.
+ * there, is not thought of in a clone. Those log in with their passwords, also if the source
+ * refuses passwords (`refusesPasswords`).
  * @param data earlier data of the source, in place of its present one
  */
 export async function cloneTenant(
@@ -126,6 +127,7 @@ export async function planClone(
     of: slug,
     server: server ?? source.server.name,
     logins: open,
+    sourceRefusesPasswords: await refusesPasswords(installation, source),
     leaves,
     room,
   };
@@ -137,6 +139,8 @@ interface ClonePlan {
   readonly server: string;
   /** The addresses of the users who may log in; all others are disabled. */
   readonly logins: readonly string[];
+  /** True if the clone accepts the passwords of these users, and the source does not. */
+  readonly sourceRefusesPasswords: boolean;
   readonly leaves: readonly string[];
   readonly room: CopyRoom | null;
 }
@@ -155,6 +159,21 @@ async function requireActiveUsers(
   if (disabled) throw new OperatorError(`User ${disabled.email} of ${slug} is disabled`);
 
   return users.map(({ email }) => email);
+}
+
+/**
+ * True if the rules of sign-in of a tenant refuse passwords. A clone of it accepts them: it has
+ * no providers, so that nobody could log in to it otherwise.
+ */
+export async function refusesPasswords(
+  { statements }: ControlStatements,
+  { id }: Pick<Tenant, 'id'>,
+): Promise<boolean> {
+  const { rows } = await statements.query(
+    `select from sign_in_rules where tenant_id = $1 and password_logins = 'refused'`,
+    [id],
+  );
+  return rows.length > 0;
 }
 
 /** Returns what others have made in the database of a tenant that no clone of it has. */

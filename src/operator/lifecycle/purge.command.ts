@@ -106,7 +106,7 @@ function purgeText(slug: string, { state, target, removed, left, error }: Purged
     return `${slug} is purged. Its archives stay in ${target ?? 'their target'}, as you wanted.`;
   }
   if (state === 'removed' && removed === 0) {
-    return `${slug} is purged. ${target ?? 'No target'} has no archive of it.`;
+    return `${slug} is purged. ${target ? `${target} has` : 'There was'} no archive of it.`;
   }
   if (state === 'removed') {
     return `${slug} is purged, and so is what ${target} had of it: ${countText(removed, 'archive')}.`;

@@ -26,9 +26,9 @@ export async function createPrivate(
 }
 
 /**
- * Drops a database of ours, if it exists, and ends all sessions in it. It accepts no
- * connections from the first step on, so that an agent that connects again at once does not
- * come back.
+ * Drops a database of ours, if it exists, with its replication slots, and ends all sessions in
+ * it, the readers of the slots among them. It accepts no connections from the first step on, so
+ * that an agent that connects again at once does not come back.
  * @param client connected to another database of the server, with the rights of the owner
  * @throws {OperatorError} that names what still uses the database, and what to do
  */
@@ -44,6 +44,7 @@ export async function dropOwned(client: pg.Client, name: string): Promise<void> 
 
   try {
     if (isOpen) await client.query(`alter database ${quote(name)} allow_connections false`);
+    await endSlotReaders(client, name);
 
     await client.query(`drop database if exists ${quote(name)} with (force)`).catch(async error => {
       if (![inUse, insufficientPrivilege].includes(sqlState(error) ?? '')) throw error;
@@ -56,6 +57,22 @@ export async function dropOwned(client: pg.Client, name: string): Promise<void> 
   } catch (error) {
     throw sqlState(error) === insufficientPrivilege ? await notOurs(client, name, error) : error;
   }
+}
+
+/**
+ * Ends the sessions in a database if one of them reads a replication slot: PostgreSQL drops the
+ * slots of a database together with it, but ends no reader of one, also not `with (force)`.
+ * @throws {OperatorError} when sessions are left
+ */
+async function endSlotReaders(client: pg.Client, name: string): Promise<void> {
+  const { rowCount: isRead } = await client.query(
+    'select from pg_replication_slots where database = $1 and active limit 1',
+    [name],
+  );
+  if (!isRead) return;
+
+  const left = await endOtherSessions(client, name);
+  if (left.length > 0) throw sessionsLeft(client, `Database ${name} could not be dropped`, left);
 }
 
 /** Returns the error of a drop by a login that does not own the database. */
@@ -108,10 +125,9 @@ async function requireUnused(
   await requireNoUsers(client, name, change, cause);
 }
 
-/** Objects of the server that use a database, beside sessions. */
+/** Objects of the server that use a database, beside sessions, and that end only inside it. */
 interface Users {
   readonly prepared: string[];
-  readonly slots: string[];
   readonly subscriptions: number;
 }
 
@@ -124,8 +140,6 @@ async function requireNoUsers(
 ): Promise<void> {
   const { rows } = await client.query<Users>(
     `select array(select gid from pg_prepared_xacts where database = $1 order by 1) as prepared,
-            array(select slot_name::text from pg_replication_slots
-                   where database = $1 and active order by 1) as slots,
             (select count(*)::int from pg_subscription
                join pg_database d on d.oid = subdbid where datname = $1) as subscriptions`,
     [name],
@@ -140,12 +154,9 @@ async function requireNoUsers(
   }
 }
 
-function nextStep({ prepared, slots, subscriptions }: Users): string | undefined {
+function nextStep({ prepared, subscriptions }: Users): string | undefined {
   if (prepared.length > 0) {
     return `it has prepared transactions (${prepared.join(', ')}). End each of them in it: rollback prepared '…'`;
-  }
-  if (slots.length > 0) {
-    return `a replication slot of it is in use (${slots.join(', ')}). Stop who reads it, and drop it: select pg_drop_replication_slot('…')`;
   }
   if (subscriptions > 0) {
     return (

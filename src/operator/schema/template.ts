@@ -120,12 +120,14 @@ export function migrationSettings(server: Prefixed): Record<string, string> {
   return { 'app.tenant_group': tenantGroup(server) };
 }
 
-async function ensureGroup(
-  client: { query(sql: string): Promise<unknown> },
-  group: string,
-): Promise<void> {
+async function ensureGroup(client: pg.Client, group: string): Promise<void> {
+  // A server logs each `create role` that it refuses.
+  const { rowCount } = await client.query('select from pg_roles where rolname = $1', [group]);
+  if (rowCount) return;
+
   await client.query(`create role ${quoteIdentifier(group)} nologin`).catch(error => {
-    if (!['42710', '23505'].includes(sqlState(error) ?? '')) throw error; // the role exists
+    // Another process has made it meanwhile.
+    if (!['42710', '23505'].includes(sqlState(error) ?? '')) throw error;
   });
 }
 

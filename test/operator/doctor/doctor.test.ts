@@ -550,6 +550,43 @@ describe('doctor', () => {
     });
   }
 
+  it('doctor names a kept database that lets its tenant in, and one that accepts no connections, and --fix with their ids closes and opens them', async () => {
+    const [open, closed] = ['office_tenant_7907', 'office_tenant_7908'];
+    await server.sql(`create role ${open} login; create role ${closed}`);
+    await server.sql(`create database ${open} template "${acme}"`);
+    await server.sql(`create database ${closed} allow_connections false`);
+    await server.sql(`revoke all on database ${open}, ${closed} from public`);
+    await record(open, ofAcme, 'kept', 'null');
+    await record(closed, ofAcme, 'kept', 'null');
+    const stamps = () => server.sql<{ guid: string }>('select guid from tenant_identity', open);
+    const [before] = await stamps();
+
+    const found = await findFaults(true);
+    const chosen = (await diagnose(server.installation)).findings.map(({ id }) => id);
+    await diagnose(server.installation, { fix: true, chosen });
+
+    expect(found.map(({ check, tenant, fixed }) => [check, tenant, fixed])).to.have.deep.members([
+      ['open_database', 'acme', false],
+      ['closed_database', 'acme', false],
+    ]);
+    expect(found.map(({ problem }) => problem)).to.have.members([
+      `database ${open} of acme, kept, lets the tenant in, beside the database that serves it`,
+      `database ${closed} of acme, kept, accepts no connections, so no command can use it`,
+    ]);
+    expect(await findFaults()).to.deep.equal([]);
+    expect((await stamps())[0]?.guid).to.equal(closedStamp(before?.guid ?? ''));
+    const roles = await server.sql<{ login: boolean }>(
+      `select rolcanlogin as login from pg_roles where rolname = '${open}'`,
+    );
+    expect(roles).to.deep.equal([{ login: false }]);
+
+    await server.control(
+      `delete from tenant_databases where database_name in ('${open}', '${closed}')`,
+    );
+    for (const name of [open, closed]) await server.sql(`drop database ${name}`);
+    await server.sql(`drop role ${open}, ${closed}`);
+  });
+
   it('doctor checks and repairs the other servers when one is unreachable', async () => {
     const { secrets } = server.installation;
     const url = secrets

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import type pg from 'pg';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import {
   connectForeign,
@@ -7,6 +8,7 @@ import {
   holdQueue,
   smallNotifyQueue,
 } from '../../support/notify-queue.ts';
+import { readSlot } from '../../support/read-slot.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { use } from '../../support/use.ts';
 
@@ -22,8 +24,8 @@ describe('doctor beside other applications on the server', () => {
     createDedicatedServer([
       smallNotifyQueue,
       'max_prepared_transactions=4',
-      'wal_level=replica',
       'max_wal_senders=2',
+      'wal_level=logical',
       'max_wal_size=32MB',
       'min_wal_size=32MB',
     ]),
@@ -53,6 +55,13 @@ describe('doctor beside other applications on the server', () => {
     );
     expect(stderr).to.equal('');
     return JSON.parse(stdout).findings;
+  }
+
+  /** Fills more segments of the write-ahead log than a slot may hold unnoticed. */
+  async function writeLog(session: pg.Client): Promise<void> {
+    for (let segment = 0; segment < 4; segment++) {
+      await session.query(`select pg_logical_emit_message(false, 'fill', 'x'), pg_switch_wal()`);
+    }
   }
 
   /** Expects one warning of this kind, and that the command of its remedy ends it. */
@@ -139,13 +148,42 @@ describe('doctor beside other applications on the server', () => {
     await session.query(`select pg_create_physical_replication_slot('forgotten', true)`);
     expect(await doctor()).to.deep.equal([]);
 
-    for (let segment = 0; segment < 4; segment++) {
-      await session.query(`select pg_logical_emit_message(false, 'fill', 'x'), pg_switch_wal()`);
-    }
+    await writeLog(session);
 
     await expectMended(
       'wal_held',
       /^replication slot forgotten holds the write-ahead log, and nobody reads it/,
+    );
+  });
+
+  it('a replication slot whose reader is behind is named with its reader, and its remedy ends both', async () => {
+    const session = await connect('Replication Tool');
+    const { rows } = await session.query<{ lsn: string }>(
+      `select lsn::text from pg_create_physical_replication_slot('slow', true)`,
+    );
+    const reader = await readSlot(databaseUrl(server.url, 'reports'), {
+      application: 'Slow Standby',
+      command: `START_REPLICATION SLOT "slow" PHYSICAL ${rows[0]?.lsn}`,
+    });
+    sessions.push(reader);
+
+    await writeLog(session);
+
+    await expectMended(
+      'wal_held',
+      /^replication slot slow holds the write-ahead log, because its reader Slow Standby of login postgres is behind/,
+    );
+  });
+
+  it('a temporary replication slot that holds the write-ahead log ends with its session', async () => {
+    const session = await connect('Table Tool');
+    await session.query(`select pg_create_logical_replication_slot('rewrite', 'pgoutput', true)`);
+
+    await writeLog(await connect('Replication Tool'));
+
+    await expectMended(
+      'wal_held',
+      /^replication slot rewrite of database reports holds the write-ahead log, because its reader Table Tool of login postgres is behind/,
     );
   });
 });

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { databaseNameOf, databaseUrl } from '../../../src/control/server-urls.ts';
 import { addClient } from '../../../src/operator/credentials/clients.ts';
 import { factorWorld } from '../../accounts/auth/factors/factor-world.ts';
+import { addSampleUser } from '../../accounts/auth/sample-users.ts';
 import { expectProblem } from '../../accounts/people/people-world.ts';
 import { storeKey, storeProgram } from '../../accounts/programs/stored-programs.ts';
 import { addByHand, readAddedByHand } from '../../support/added-by-hand.ts';
@@ -546,6 +547,40 @@ describe('clones of tenants', () => {
         .and.include(world.globex.admin.email)
         .and.not.match(/begun\.test|Secret Ltd/);
     });
+  });
+
+  it('a clone of a tenant that refuses passwords says that it accepts them, also when it is only planned', async () => {
+    const source = await world.provision('refusing');
+    const keeper = source.admin.email;
+    const person = await addSampleUser(world, source);
+    const clone = (newSlug: string, ...more: string[]) =>
+      run('clone', 'refusing', newSlug, '--login', person.email, ...more);
+    const said =
+      'refusing refuses passwords. refused-copy has no providers, and accepts the passwords';
+    const before = await clone('refused-copy', '--dry-run');
+    expect(before.code, before.stderr).to.equal(0);
+    expect(before.stdout + before.stderr).to.not.include('refuses passwords');
+    await controlSql(
+      world,
+      `insert into sign_in_rules (tenant_id, password_logins, except_users)
+       select tenant_id, 'refused', array[id] from users where tenant_id = ? and email = ?`,
+      [source.id, keeper],
+    );
+    const login = (guid: string) =>
+      world.anonymous.post('/api/v1/auth/login', person, { 'X-Tenant': guid });
+    await eventually(async () => (await login(source.guid)).status === 401);
+
+    const [plan, planned] = [
+      await clone('refused-copy', '--dry-run'),
+      await clone('refused-copy', '--dry-run', '--json'),
+    ];
+    const made = await clone('refused-copy', '--json');
+
+    expect(plan.stdout).to.include(said);
+    expect(JSON.parse(planned.stdout).sourceRefusesPasswords).to.equal(true);
+    expect(made.code, made.stderr).to.equal(0);
+    expect(made.stderr).to.include(said);
+    expect((await login(JSON.parse(made.stdout).guid)).status).to.equal(200);
   });
 
   it('a clone under a used slug, or of a missing tenant, is rejected', async () => {

@@ -83,7 +83,7 @@ export class LiveCopy {
     const { rows, durations } = await inSnapshot(source, async () => {
       await requireSameTables(source, tables);
       const replaced = await changeInEpoch(target, run, () => replaceTables(this.#options, others));
-      await target.query('analyze');
+      await analyze(target, tables);
       return replaced;
     });
 
@@ -167,6 +167,14 @@ export class LiveCopy {
     });
   }
 
+  /**
+   * Ends the transaction that `copyChanges` leaves open in the source, with its locks. Nothing
+   * is read from the source any more.
+   */
+  async release(): Promise<void> {
+    await this.#options.source.query('rollback');
+  }
+
   /** Returns the sessions of others that would remain behind the fence. */
   async #othersLeft(): Promise<readonly OtherSession[]> {
     const { source, role, endSessions } = this.#options;
@@ -184,9 +192,20 @@ function rowsAhead(prefixes: CopiedTables['prefixes']): number {
   return [...prefixes.values()].reduce((sum, { rows }) => sum + rows, 0);
 }
 
+/**
+ * Lets the planner know the sizes of the copied tables. They are named, because the server
+ * warns of each catalog that a login without superuser rights may not analyze.
+ */
+async function analyze(target: pg.Client, tables: readonly DataTable[]): Promise<void> {
+  await target.query(`analyze ${namesOf(tables)}`);
+}
+
+function namesOf(tables: readonly DataTable[]): string {
+  return tables.map(({ name }) => quoteIdentifier(name)).join(', ');
+}
+
 async function lockTables(source: pg.Client, tables: readonly DataTable[]): Promise<void> {
-  const names = tables.map(({ name }) => quoteIdentifier(name)).join(', ');
-  await source.query(`lock table ${names} in share mode`).catch(cause => {
+  await source.query(`lock table ${namesOf(tables)} in share mode`).catch(cause => {
     throw sqlState(cause) === undefinedTable ? changedTables([], { cause }) : cause;
   });
 }

@@ -281,9 +281,12 @@ export class DatabaseRun implements Steps {
     if (!former) return;
 
     const { server, database } = this.#present();
-    await this.#connect(former)
-      .then(client => nameSuccessor(client, this.#run, `${server.name}/${database}`))
-      .catch(() => {});
+    const nameIt = async (): Promise<void> => {
+      const client = await this.#connect(former);
+      await this.#copy?.release();
+      await nameSuccessor(client, this.#run, `${server.name}/${database}`);
+    };
+    await nameIt().catch(() => {});
   }
 
   async serve(): Promise<void> {
