@@ -70,6 +70,21 @@ describe('compose file', () => {
     expect(binds.filter(bind => !/ tcp-ut 60s\b/.test(bind))).to.deep.equal([]);
   });
 
+  it('HAProxy ends a slow head, and one client does not get all of its connections', async () => {
+    const haproxy = await readDeploy('haproxy/haproxy.cfg');
+    const [, api = ''] = haproxy.split('\nfrontend api\n');
+    const [own = ''] = api.split('\nbackend ');
+    const [, all] = /^ {2}maxconn (\d+)$/m.exec(haproxy) ?? [];
+    const [, ofOne] =
+      /^ {2}tcp-request connection reject if \{ sc_conn_cur\(0\) gt (\d+) \}$/m.exec(own) ?? [];
+
+    expect(haproxy).to.match(/^ {2}timeout http-request 10s$/m);
+    expect(own).to.match(/^ {2}tcp-request connection track-sc0 src,ipmask\(32,64\)$/m);
+    expect(Number(ofOne))
+      .to.be.above(0)
+      .and.at.most(Number(all) / 10);
+  });
+
   it('the lines for TLS, once the page has uncommented them, serve a mounted certificate on a published port', async () => {
     const uncommented = (await readDeploy('compose.yaml')).replaceAll(
       /^( +)# - (.*(?:8443|haproxy\.pem).*)$/gm,

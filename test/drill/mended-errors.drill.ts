@@ -234,6 +234,26 @@ describe('drill: errors of doctor', () => {
         server.sql(`alter database "${await databaseOf('acme')}" allow_connections false`),
     },
     {
+      title: 'a kept database that lets its tenant in',
+      check: 'open_database',
+      make: async () => {
+        await copyOf('office_tenant_7912', await databaseOf('acme'));
+        await server.sql('create role office_tenant_7912 login');
+        await server.control(
+          `insert into tenant_databases (tenant_id, server_id, database_name, role_name, state, origin)
+           select id, server_id, 'office_tenant_7912', 'office_tenant_7912', 'kept', 'template'
+             from tenants where slug = 'acme'`,
+        );
+      },
+      cleanUp: async () => {
+        await server.control(
+          `delete from tenant_databases where database_name = 'office_tenant_7912'`,
+        );
+        await dropDatabase('office_tenant_7912');
+        await server.sql('drop role office_tenant_7912');
+      },
+    },
+    {
       title: 'a database in the order of a language',
       check: 'text_order_differs',
       make: async () =>

@@ -1,83 +1,38 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { expect } from 'chai';
-import { parsePostgresUrl } from '../../src/lib/config/postgres-url.ts';
 import { Client } from '../support/client.ts';
 import { type RunningScript, runScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
-import { freePort } from '../support/free-port.ts';
+import { type PgBouncer, pgBouncerVersion, startPgBouncer } from '../support/pgbouncer.ts';
 import { createPlainServer } from '../support/plain-server.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { controlSql, createWorld, type World } from '../support/world.ts';
 
 describe('drill: PgBouncer between the service and PostgreSQL', function () {
   let world: World;
-  let folder: string;
-  let pooler: ChildProcess | undefined;
+  let pooler: PgBouncer | undefined;
 
   before(async () => {
-    if (spawnSync('pgbouncer', ['--version']).error) {
+    if (pgBouncerVersion() === undefined) {
       console.log('pgbouncer is not installed: this drill is skipped');
       this.ctx.skip();
     }
     world = await createWorld();
-    folder = await mkdtemp(join(tmpdir(), 'backoffice-drill-'));
   });
-  afterEach(() => pooler?.kill('SIGKILL'));
-  after(async () => {
-    await world?.close();
-    if (folder) await rm(folder, { recursive: true, force: true });
-  });
+  afterEach(() => pooler?.close());
+  after(() => world?.close());
 
   /**
    * Starts PgBouncer in front of the server.
-   * @returns a URL with the port of PgBouncer in place of that of the server
+   * @returns a function that puts its port into a URL
    */
   async function startPooler(
     mode: 'transaction' | 'session',
     settings = '',
-    [superuserUrl, ...others]: [string, ...string[]] = [postgresUrl()],
+    urls: [string, ...string[]] = [postgresUrl()],
   ): Promise<(url: string) => string> {
-    const port = await freePort();
-    const { hostname, port: serverPort, username } = new URL(superuserUrl);
-    const [file, users] = ['ini', 'users'].map(name => join(folder, `${mode}.${name}`)) as [
-      string,
-      string,
-    ];
-    const logins = [superuserUrl, ...others].map(url => {
-      const { user, password: secret } = parsePostgresUrl(url);
-      return `"${user}" "${secret}"\n`;
-    });
-
-    await writeFile(users, logins.join(''), { mode: 0o644 });
-    await writeFile(
-      file,
-      `[databases]
-* = host=${hostname} port=${serverPort}
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = ${port}
-unix_socket_dir =
-auth_type = scram-sha-256
-auth_file = ${users}
-auth_user = ${username}
-pool_mode = ${mode}
-${settings.includes('default_pool_size') ? '' : 'default_pool_size = 20'}
-${settings}`,
-      { mode: 0o644 },
-    );
-
-    const user = process.getuid?.() === 0 ? ['-u', 'nobody'] : [];
-    spawnSync('chmod', ['755', folder]);
-    pooler = spawn('pgbouncer', [...user, file], { stdio: 'ignore' });
-
-    const through = (url: string) => Object.assign(new URL(url), { port: String(port) }).href;
-    await eventually(() => accepts(port), 10_000);
-    return through;
+    pooler = await startPgBouncer({ mode, settings, urls });
+    return pooler.through;
   }
 
   for (const settings of ['', 'server_round_robin = 1', 'default_pool_size = 1']) {
@@ -138,7 +93,7 @@ ${settings}`,
         expect(found.includes('shared_sessions pooled'), stdout).to.equal(expected);
       } finally {
         await control(`delete from servers where name = 'pooled'`);
-        pooler?.kill('SIGKILL');
+        await pooler?.close();
       }
     }
   });
@@ -225,7 +180,7 @@ ${settings}`,
     } finally {
       service?.process.kill('SIGTERM');
       await service?.ended;
-      pooler?.kill('SIGKILL');
+      await pooler?.close();
       await server.close();
     }
   });
@@ -265,22 +220,11 @@ ${settings}`,
       expect(found, stdout).to.include({ check: 'login_fails', tenant: 'acme', fixed: true });
       expect(found.problem).to.match(problem);
     }
-    pooler?.kill('SIGKILL');
+    await pooler?.close();
     await server.close();
   });
 });
 
 function isError({ severity }: { severity: string }): boolean {
   return severity === 'error';
-}
-
-function accepts(port: number): Promise<boolean> {
-  return new Promise(resolve => {
-    const socket = connect(port, '127.0.0.1');
-    socket.on('connect', () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.on('error', () => resolve(false));
-  });
 }

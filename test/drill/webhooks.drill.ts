@@ -49,6 +49,7 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
   const processes = useServiceProcesses();
   const followed: Followed[] = [];
   const arrivals = new Map<string, number>();
+  let environment: Readonly<Record<string, string>>;
   let services: ServiceProcess[];
   let isWrong = false;
   let refused = 0;
@@ -60,7 +61,7 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
     console.log(`    ${followed.length} tenants in ${seconds(startedAt)} s`);
 
     await world.service.stop();
-    const environment = {
+    environment = {
       ...world.environment,
       WEBHOOK_TRUSTED_RECEIVERS: receiver.trustedBy(followed.map(({ tenant }) => tenant)),
     };
@@ -213,7 +214,7 @@ describe('drill: webhooks of many tenants, sent by two processes', function () {
         const { process: child, ended, port } = services[index] as ServiceProcess;
         child.kill('SIGKILL');
         await ended;
-        services[index] = await processes.start({ ...world.environment, PORT: String(port) });
+        services[index] = await processes.start({ ...environment, PORT: String(port) });
       });
 
       await report(`kill -9 of process ${index + 1}`, since);

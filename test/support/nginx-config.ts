@@ -1,7 +1,36 @@
-/** The parts in which the configurations of nginx in the drills differ. */
-interface NginxParts {
+/** The parts of every configuration of nginx in the drills. */
+interface NginxFrame {
   /** The folder for everything that nginx writes. */
   readonly folder: string;
+  /** The maximum number of connections of a worker. The default is that of nginx. */
+  readonly connections?: number;
+}
+
+/**
+ * Returns a configuration of nginx.
+ * @param lines directives of `http`, such as servers
+ */
+export function nginxFrame({ folder, connections = 512 }: NginxFrame, lines: string): string {
+  return `
+daemon off;
+worker_rlimit_nofile 8192;
+pid ${folder}/nginx.pid;
+error_log ${folder}/nginx.log;
+events { worker_connections ${connections}; }
+http {
+  access_log off;
+  client_body_temp_path ${folder}/body;
+  proxy_temp_path ${folder}/proxy;
+  fastcgi_temp_path ${folder}/fastcgi;
+  uwsgi_temp_path ${folder}/uwsgi;
+  scgi_temp_path ${folder}/scgi;
+  ${lines}
+}
+`;
+}
+
+/** The parts in which the configurations of balancers differ. */
+interface NginxParts extends NginxFrame {
   /** Host and port of each process of the service. */
   readonly services: readonly string[];
   /** Directives of the server, beside its location. */
@@ -11,20 +40,10 @@ interface NginxParts {
 }
 
 /** Returns a configuration of nginx that balances over processes of the service. */
-export function nginxConfig({ folder, services, server, location = '' }: NginxParts): string {
-  return `
-daemon off;
-pid ${folder}/nginx.pid;
-error_log ${folder}/nginx.log;
-events {}
-http {
-  access_log off;
-  client_body_temp_path ${folder}/body;
-  proxy_temp_path ${folder}/proxy;
-  fastcgi_temp_path ${folder}/fastcgi;
-  uwsgi_temp_path ${folder}/uwsgi;
-  scgi_temp_path ${folder}/scgi;
-  upstream service {
+export function nginxConfig({ services, server, location = '', ...frame }: NginxParts): string {
+  return nginxFrame(
+    frame,
+    `upstream service {
 ${services.map(service => `    server ${service};`).join('\n')}
     keepalive 32;
   }
@@ -36,7 +55,6 @@ ${services.map(service => `    server ${service};`).join('\n')}
       proxy_set_header Connection "";
       ${location}
     }
-  }
-}
-`;
+  }`,
+  );
 }

@@ -3,15 +3,17 @@ import { join } from 'node:path';
 import { root } from '../../support/command-line.ts';
 
 /**
- * The shell lines of a section of a page, as a person finds them there: in blocks, one after
- * the other.
+ * The lines of a section of a page, as a person finds them there: in blocks, one after the
+ * other.
  */
 export class PrintedLines {
   readonly blocks: readonly string[];
 
-  constructor(page: string, heading: string) {
+  /** @param language of the blocks, as the page marks them: of a shell, or of a file */
+  constructor(page: string, heading: string, language = 'sh') {
     const section = page.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
-    const fenced = [...section.matchAll(/^( *)```sh\n([\s\S]*?)^ *```$/gm)];
+    const marked = new RegExp(`^( *)\`\`\`${language}\\n([\\s\\S]*?)^ *\`\`\`$`, 'gm');
+    const fenced = [...section.matchAll(marked)];
 
     this.blocks = fenced.map(([, indent = '', text = '']) =>
       text.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),

@@ -49,8 +49,8 @@ export async function readIdentities(path: string | undefined): Promise<string[]
   const wrong = await findWrong(identities);
   if (wrong !== undefined) {
     throw new OperatorError(
-      `Line ${lines.indexOf(wrong) + 1} of ${path} is no identity of age: a line is AGE-SECRET-KEY-1…, and the file is ` +
-        'not sealed itself',
+      `Line ${lines.indexOf(wrong) + 1} of ${path} is no identity of age: a line is AGE-SECRET-KEY-1… or ` +
+        'AGE-SECRET-KEY-PQ-1…, and the file is not sealed itself',
     );
   }
 
