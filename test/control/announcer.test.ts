@@ -82,8 +82,10 @@ describe('announcer', () => {
 
       await Promise.all([...kept, ...beyond]);
 
-      await eventually(() => received.length > maxKept);
-      expect(received).to.have.length(maxKept + 1);
+      // One whose acceptance comes late on a busy machine is sent again.
+      const distinct = () => new Set(received);
+      await eventually(() => distinct().size > maxKept);
+      expect(distinct().size).to.equal(maxKept + 1);
       expect(received).to.include(`${topic}:${other}`);
     });
   });

@@ -48,6 +48,10 @@ export async function copyServer(
   const data = join(folder, 'postgres');
 
   await withConnection(url, async client => {
+    // Until the session ends, no checkpoint removes the write-ahead log that the copy begins with.
+    await client.query(
+      `select pg_create_physical_replication_slot('copy_of_' || pg_backend_pid(), true, true)`,
+    );
     const { rows } = await client.query<{ source: string }>(
       `select current_setting('data_directory') as source from pg_backup_start('copy', fast => true)`,
     );

@@ -6,6 +6,9 @@ import type { DedicatedServer } from './dedicated-server.ts';
 /** The setting with which a queue of notifications is full after half a megabyte. */
 export const smallNotifyQueue = 'max_notify_queue_pages=64';
 
+/** The channel of the notifications of `fillQueue`. */
+const filledChannel = 'elsewhere';
+
 /** A session of another application, in a database of its own. */
 export async function connectForeign(
   server: DedicatedServer,
@@ -21,9 +24,12 @@ export async function connectForeign(
   return session;
 }
 
-/** Lets a session listen and stay in a transaction, so that the queue cannot be emptied. */
+/**
+ * Lets a session listen and stay in a transaction, so that the queue cannot be emptied: from
+ * PostgreSQL 19 on, not by a session that listens to other channels.
+ */
 export async function holdQueue(session: pg.Client): Promise<void> {
-  await session.query('listen anything');
+  await session.query(`listen ${filledChannel}`);
   await session.query('begin');
   await session.query('select 1');
 }
@@ -40,7 +46,9 @@ export async function fillQueue(session: pg.Client, share: number): Promise<void
     if (share < 1 && (rows[0]?.share ?? 0) >= share) return;
 
     try {
-      await session.query(`select pg_notify('elsewhere', $1)`, [`${number}`.padEnd(7_900, 'x')]);
+      await session.query(`select pg_notify('${filledChannel}', $1)`, [
+        `${number}`.padEnd(7_900, 'x'),
+      ]);
     } catch (error) {
       if (!isNotifyFull(error)) throw error;
       return;

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { accessTokenLifetimeSeconds, clockSkewSeconds } from '../../src/control/token-lifetime.ts';
+import { clockSkewSeconds } from '../../src/control/token-lifetime.ts';
 import { disableKey } from '../../src/operator/credentials/keys.ts';
 import { type VerifiedToken, VerifiedTokens } from '../../src/tenancy/verified-tokens.ts';
 import { activeKey, claimsOf, forgeToken, resignToken } from '../accounts/auth/forge.ts';
@@ -87,10 +87,12 @@ describe('verified tokens', () => {
 
     it('a cached token is refused when it has expired, by the clock at the time of the request', async () => {
       const client = await cacheToken(await world.login(world.acme));
+      const expiresAt = Number(claimsOf(client.tokens?.accessToken ?? '').exp);
+      const end = expiresAt + clockSkewSeconds - Date.now() / 1_000;
 
       for (const [seconds, expected] of [
-        [accessTokenLifetimeSeconds + clockSkewSeconds - 1, 200],
-        [accessTokenLifetimeSeconds + clockSkewSeconds + 1, 'token_expired'],
+        [end - 10, 200], // two requests on a busy machine take less
+        [end + 1, 'token_expired'],
         [86_400, 'token_expired'],
         [0, 200],
       ] as const) {

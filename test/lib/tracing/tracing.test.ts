@@ -125,11 +125,16 @@ describe('tracing', () => {
   });
 
   it('the first request of a tenant has a span for opening its connection, within the wait for it', async () => {
-    const tenant = await world.provision('traced');
-    const client = await world.login(tenant);
-    const spans = await trace(headers => client.get('/api/v1/Currency', headers));
+    let count = 0;
+    // Another connection of the tenant may be free by then on a busy machine.
+    const [connect, spans] = await eventually(async () => {
+      const client = await world.login(await world.provision(`traced-${count++}`));
+      const spans = await trace(headers => client.get('/api/v1/Currency', headers));
+      const connect = spans.find(({ name }) => name === 'connect');
+      return connect && ([connect, spans] as const);
+    });
     const wait = spans.find(({ name }) => name === 'connection');
-    expect(spans.find(({ name }) => name === 'connect')?.parentSpanId).to.equal(wait?.spanId);
+    expect(connect.parentSpanId).to.equal(wait?.spanId);
   });
 
   it('a change has a span for its transaction, with the span of its statement below it', async () => {

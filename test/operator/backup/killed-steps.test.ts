@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { type Installation, openInstallation } from '../../../src/control/installation.ts';
 import { readConfig } from '../../../src/lib/config/config.ts';
-import { withBackupLock } from '../../../src/operator/backup/backup-lock.ts';
+import { waitWithBackupLock, withBackupLock } from '../../../src/operator/backup/backup-lock.ts';
 import { pruneArchives } from '../../../src/operator/backup/prune-archives.ts';
 import { openTarget } from '../../../src/operator/backup/target/open-target.ts';
 import type { Target } from '../../../src/operator/backup/target/target.ts';
@@ -44,6 +44,11 @@ describe('commands of backups that are killed between two steps', () => {
     });
     const [, signal] = await once(child, 'exit');
     expect(signal, args.join(' ')).to.equal('SIGKILL');
+
+    // PostgreSQL frees the lock of a killed command when it notices the end of its connection.
+    await waitWithBackupLock(installation.controlUrl, 'archives', async () => {}, {
+      maxWaitMs: 60_000,
+    });
   }
 
   /** Every complete archive is there, and the target has no other object of an archive. */

@@ -327,6 +327,7 @@ describe('attributes of a tenant database that no copy of it has', () => {
 function isNamed(identity: string, leaves: readonly string[]): boolean {
   const name = identity
     .replace(/^default acl/, 'default rights')
+    .replace(/^publication relation .* in (publication \w+)$/, '$1')
     .replace(/^column (\S+_pkey|by_symbol|entities_name_id_index)\..*/, '$1')
     .replace(/^trigger "RI_\w+" on public\.(\w+)$/, 'state of foreign key $1')
     .replace(/^rule "_RETURN" on public\.(\w+)$/, 'view public.$1')

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import pg from 'pg';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { createDedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -97,14 +98,17 @@ describe('the template of new databases', () => {
     await expectNoOrphan(server);
   });
 
-  it('doctor names the template of this build while it accepts connections', async () => {
+  it('doctor names the template of this build while it accepts connections, and --fix with the id closes it', async () => {
     const name = await nameOfTemplate();
     const ofTemplate = async () =>
       (await findingsOf(server)).filter(([check]) => check === 'open_template');
 
     await server.sql(`alter database "${name}" allow_connections true`);
     const opened = await ofTemplate();
-    await server.sql(`alter database "${name}" allow_connections false`);
+    const chosen = (await diagnose(server.installation)).findings
+      .filter(({ check }) => check === 'open_template')
+      .map(({ id }) => id);
+    await diagnose(server.installation, { fix: true, chosen });
     const closed = await ofTemplate();
 
     expect(opened).to.have.length(1);

@@ -3,6 +3,7 @@ import pg from 'pg';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
+import { cursorOfNow } from '../../support/settle.ts';
 import { useEach } from '../../support/use.ts';
 import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
 import { tenantRecord } from '../../tenancy/records.ts';
@@ -42,14 +43,14 @@ describe('the feed of changes in a cluster whose counter is behind the ids of th
         globex = await world.login(world.globex);
         const webhook = { Url: receiver.url('/hook'), Resources: ['OrderStatus'] };
         hook = (await admin.post('/api/v1/Webhooks', webhook)).body.Id;
-        quiet = await now(globex);
+        quiet = await cursorOfNow(globex, world.globex);
         ids = [];
         for (let count = 0; count < 5; count++) {
           const { body } = await admin.post(path, { Name: `Status ${count}` });
           ids.push(body.Id);
         }
         await eventually(() => received().length === 5);
-        former = await now(admin);
+        former = await cursorOfNow(admin, world.acme);
 
         await world.service.stop();
         await comeFromElsewhere(world.acme, identity);
@@ -77,7 +78,7 @@ describe('the feed of changes in a cluster whose counter is behind the ids of th
       });
 
       it('a copy and a webhook lack no change and get no earlier one again, whatever ids the counter has reached; the webhook gets one gap', async () => {
-        const cursor = await now(admin);
+        const cursor = await cursorOfNow(admin, world.acme);
         const { body: created } = await admin.post(path, { Name: 'Later' });
         await admin.put(`${path}/${ids[0]}`, { Name: 'Renamed' });
         expect((await admin.delete(`${path}/${ids[1]}`)).status).to.equal(204);
@@ -148,7 +149,10 @@ describe('a database that comes to another cluster', () => {
   const leave = (tenant: TestTenant) => sql(tenant, arrivals['by a dump']);
 
   it('cursors go on when the counter goes on, as after pg_upgrade, and the cluster is stored', async () => {
-    const [cursor, other] = [await now(admin), await now(globex)];
+    const [cursor, other] = [
+      await cursorOfNow(admin, world.acme),
+      await cursorOfNow(globex, world.globex),
+    ];
     await create(admin, 'before');
     await leave(world.acme);
     const former = await identity(world.acme);
@@ -164,7 +168,7 @@ describe('a database that comes to another cluster', () => {
   });
 
   it('cursors go on when only ids of earlier eras are ahead of the counter, as after a move from a busier server', async () => {
-    const cursor = await now(admin);
+    const cursor = await cursorOfNow(admin, world.acme);
     await comeFromElsewhere(world.acme, 'update tenant_identity set feed_era = feed_era + 1');
     await leave(world.acme);
     const former = await identity(world.acme);
@@ -284,7 +288,10 @@ describe('a database that comes to another cluster', () => {
 
   for (const arrival of ['by a dump', 'where the login may not read the cluster'] as const) {
     it(`a server begins to serve during a backup, ${arrival}`, async () => {
-      const [cursor, backup] = [await now(admin), new pg.Client(world.acme.adminUrl)];
+      const [cursor, backup] = [
+        await cursorOfNow(admin, world.acme),
+        new pg.Client(world.acme.adminUrl),
+      ];
       await backup.connect();
 
       try {
@@ -293,6 +300,7 @@ describe('a database that comes to another cluster', () => {
         const { url } = await world.startAnotherServer();
 
         await create(admin.at(url), 'during a backup');
+        await eventually(async () => (await namesAfter(admin.at(url), cursor)).length > 0);
         expect(await namesAfter(admin.at(url), cursor)).to.deep.equal(['during a backup']);
       } finally {
         await backup.query('commit; grant execute on function pg_control_system() to public');
@@ -361,9 +369,6 @@ const untilWaiting = (tenant: TestTenant) =>
     );
     return waiting.length === 1;
   });
-
-const now = async (client: Client): Promise<string> =>
-  (await client.get('/api/v1/Changes?after=now')).headers.get('next-cursor') ?? '';
 
 /** Gives the data of a tenant the ids of a cluster whose counter is ahead. */
 async function comeFromElsewhere(tenant: TestTenant, identity: string, ids = ahead): Promise<void> {

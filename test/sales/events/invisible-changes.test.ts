@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { eventually } from '../../support/eventually.ts';
+import { settle } from '../../support/settle.ts';
 import { use } from '../../support/use.ts';
 import { createWorld, sql } from '../../support/world.ts';
 import { startReceiver } from '../webhooks/receiver.ts';
@@ -29,6 +30,7 @@ describe('changes of columns that no response has', function () {
       await sql(world.acme, `alter table ${table} add column internal_note text`);
       await sql(world.acme, insert);
     }
+    await settle(world.acme, world.globex);
     const [{ id } = { id: 0 }] = await sql<{ id: number }>(
       world.acme,
       'select max(id) as id from tax_codes',
@@ -62,6 +64,7 @@ describe('changes of columns that no response has', function () {
     ];
     const brief = ({ Type, Key, Fields }: Record<string, unknown>) => [Type, Key, Fields];
 
+    await settle(world.acme);
     // Pages: each says where to go on, and the last one has no link.
     const paged: unknown[] = [];
     for (let query = `after=${begin}&limit=1000`, pages = 0; paged.length < expected.length; ) {
