@@ -42,7 +42,7 @@ with tenants, it waits up to ten minutes.`,
   async plan(values, { installation }) {
     const slugs = chosenSlugs(values.slug, values.all);
     const { planBackup } = await import('./run-backup.ts');
-    const { recipients } = readRequest(installation);
+    const { recipients } = await readRequest(installation);
     const { openBackupTarget } = await import('./target/open-target.ts');
     const target = await openBackupTarget(installation);
     const planned = await planBackup(installation, target, { slugs, recipients });
@@ -56,7 +56,7 @@ with tenants, it waits up to ten minutes.`,
   async run(values, context) {
     const { installation, output } = context;
     const slugs = chosenSlugs(values.slug, values.all);
-    const { recipients, keep } = readRequest(installation);
+    const { recipients, keep } = await readRequest(installation);
     const { openBackupTarget } = await import('./target/open-target.ts');
     const target = await openBackupTarget(installation);
     const { runBackup } = await import('./run-backup.ts');
@@ -86,13 +86,17 @@ with tenants, it waits up to ten minutes.`,
   },
 });
 
-/** @throws {OperatorError} when archives would be sealed for nobody */
-function readRequest({ config }: ConfigAccess) {
+/** @throws {OperatorError} when archives would be sealed for nobody, or cannot be sealed */
+async function readRequest({ config }: ConfigAccess) {
   const { recipients, keep } = config.backup;
-  if (recipients.length > 0) return { recipients, keep };
+  if (recipients.length === 0) {
+    throw new OperatorError(
+      'BACKUP_RECIPIENTS is not set, so an archive would be sealed for nobody. Make an ' +
+        'identity, keep it off this host, and set its recipient: bin/backoffice backup keygen',
+    );
+  }
 
-  throw new OperatorError(
-    'BACKUP_RECIPIENTS is not set, so an archive would be sealed for nobody. Make an ' +
-      'identity, keep it off this host, and set its recipient: bin/backoffice backup keygen',
-  );
+  const { requireRecipients } = await import('./archive/recipients.ts');
+  await requireRecipients(recipients);
+  return { recipients, keep };
 }

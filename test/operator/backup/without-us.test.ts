@@ -4,6 +4,7 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { generateHybridIdentity, identityToRecipient } from 'age-encryption';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
@@ -23,6 +24,8 @@ import { useWorld } from '../../support/world.ts';
 
 const page = fileURLToPath(new URL('../../../docs/operate/without-us.md', import.meta.url));
 const programs = ['age', 'zstd', 'tar', 'psql', 'createdb', 'bash'];
+/** True if `age` is of version 1.3 or later, which knows post-quantum recipients. */
+const isPostQuantum = /^v?1\.([3-9]|\d\d)/.test(String(spawnSync('age', ['--version']).stdout));
 const missing = programs.filter(program => spawnSync('which', [program]).status !== 0);
 
 describe('an archive without this software', () => {
@@ -123,6 +126,18 @@ describe('an archive without this software', () => {
     );
     expect(theirs.sequences).to.have.deep.members(inPublic);
     expect(inPublic.length).to.be.greaterThan(10);
+  });
+
+  it('the script opens an archive for a post-quantum recipient, where age is of version 1.3 or later', async function () {
+    if (!isPostQuantum) return this.skip();
+    const secret = await generateHybridIdentity();
+    const identity = { identity: secret, recipient: await identityToRecipient(secret) };
+
+    const { code, stdout, stderr, url } = await open(await makeArchive(world.acme, { identity }));
+
+    expect(code, stderr + stdout).to.equal(0);
+    const [ours, theirs] = [await contentsOf(world.acme.adminUrl), await contentsOf(url)];
+    expect(theirs.tables).to.have.deep.members(ours.tables);
   });
 
   it('an archive of the next version becomes a database of that version, with a page that its migration has no file of', async () => {

@@ -16,9 +16,10 @@ const ageMagic = Buffer.from('age-encryption.org/v1\n');
 const ageHeaderEnd = Buffer.from('\n--- ');
 
 /**
- * Maximum bytes of the header of age, which is held in memory: that for 20 recipients has 2 KB.
+ * Maximum bytes of the header of age, which is held in memory: that for 20 recipients has 2 KB,
+ * or 32 KB where these are post-quantum ones.
  */
-const maxAgeHeaderBytes = 64 * 1024;
+export const maxAgeHeaderBytes = 64 * 1024;
 
 /**
  * Compresses a tar and seals it for the recipients: `age -d -i identity.txt | zstd -d` gives it
