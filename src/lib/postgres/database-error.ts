@@ -128,10 +128,10 @@ const tls = [
 ];
 /**
  * Lost connections, refused logins, sessions that the server ended in a transaction, deadlocks,
- * exhausted resources, cancelled statements, failures of the server.
+ * exhausted resources, what other sessions use, cancelled statements, failures of the server.
  */
 const serverStates =
-  '08... 0A000 26000 25006 25P03 25P04 28... 3D000 40001 40P01 42501 53... 55P03 55000 57... 58... XX00.'.split(
+  '08... 0A000 26000 25006 25P03 25P04 28... 3D000 40001 40P01 42501 53... 55P03 55000 55006 57... 58... XX00.'.split(
     ' ',
   );
 

@@ -12,6 +12,10 @@ describe('problems of databases', () => {
       expect(databaseProblem(serverError(code))?.status, code).to.equal(503);
     }
   });
+
+  it('a request whose connection cannot begin the era of a restored database, because a session that begins at the same moment is not ended, gets 503', () => {
+    expect(databaseProblem(serverError('55006'))?.status).to.equal(503);
+  });
 });
 
 describe('commit without a confirmation', () => {

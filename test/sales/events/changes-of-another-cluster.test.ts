@@ -67,11 +67,7 @@ describe('the feed of changes in a cluster whose counter is behind the ids of th
       const types = () => receiver.at('/hook').map(({ body }) => body.type);
 
       it('a cursor of the former cluster gets 410, and stays expired', async () => {
-        // A connection that begins while another one begins the era may be ended: 503.
-        const { status, body } = await eventually(async () => {
-          const response = await admin.get(`/api/v1/Changes?after=${former}`);
-          return response.status !== 503 && response;
-        });
+        const { status, body } = await firstRead(admin, `/api/v1/Changes?after=${former}`);
 
         expect(status).to.equal(410);
         expect(body.code).to.equal('cursor_expired');
@@ -196,7 +192,7 @@ describe('a database that comes to another cluster', () => {
       await leave(world.acme);
 
       const { url } = await world.startAnotherServer();
-      expect((await admin.at(url).get(path)).status, name).to.equal(200);
+      expect((await firstRead(admin.at(url), path)).status, name).to.equal(200);
       const present = await identity(world.acme);
       expect(Number(present?.era), name).to.be.above(Number(former?.era));
       expect(present?.isOwn, name).to.equal(true);
@@ -213,7 +209,7 @@ describe('a database that comes to another cluster', () => {
     await leave(world.acme);
 
     const { url } = await world.startAnotherServer();
-    expect((await admin.at(url).get(path)).status).to.equal(200);
+    expect((await firstRead(admin.at(url), path)).status).to.equal(200);
 
     expect(await identity(world.acme)).to.deep.equal({ era: String(era + 1), isOwn: true });
   });
@@ -229,7 +225,7 @@ describe('a database that comes to another cluster', () => {
 
     const { url } = await world.startAnotherServer();
     const statuses = await Promise.all(
-      Array.from({ length: 20 }, async () => (await admin.at(url).get(path)).status),
+      Array.from({ length: 20 }, async () => (await firstRead(admin.at(url), path)).status),
     );
 
     expect(new Set(statuses)).to.deep.equal(new Set([200]));
@@ -357,6 +353,16 @@ describe('a database that comes to another cluster', () => {
     }
   });
 });
+
+/**
+ * Reads for the first time in a new era. A connection that begins while another one begins the
+ * era may be ended: 503.
+ */
+const firstRead = (client: Client, from: string) =>
+  eventually(async () => {
+    const response = await client.get(from);
+    return response.status !== 503 && response;
+  });
 
 const insertActivity = `insert into activities (activity_code, recorded_by, recorded_from) values (1, 0, '')`;
 
