@@ -19,8 +19,13 @@ export interface Receiver {
   /** WEBHOOK_TRUSTED_RECEIVERS for these tenants: the path, and those below it. */
   trustedBy(tenants: readonly { guid: string }[], path?: string): string;
   /** Every message, in the order of arrival. */
+  readonly arrivals: readonly ReceivedMessage[];
+  /**
+   * Those of `arrivals` that were not sent again after a response with 2xx: a message may arrive
+   * again when its sender could not store in time that it had arrived.
+   */
   readonly messages: ReceivedMessage[];
-  /** The messages at a path. */
+  /** Those of `messages` at a path. */
   at(path: string): ReceivedMessage[];
   url(path: string): string;
   /** Sets how messages at a path are answered from now on; by default with 204. */
@@ -31,6 +36,8 @@ export interface Receiver {
 /** Starts a receiver on the loopback interface. */
 export async function startReceiver(): Promise<Receiver> {
   const messages: ReceivedMessage[] = [];
+  const arrivals: ReceivedMessage[] = [];
+  const accepted = new Set<string>();
   const answers = new Map<string, (response: ServerResponse, message: ReceivedMessage) => void>();
 
   const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
@@ -45,7 +52,12 @@ export async function startReceiver(): Promise<Receiver> {
       headers,
       text,
     };
-    messages.push(message);
+    const identity = identityOf(message);
+    arrivals.push(message);
+    if (!accepted.has(identity)) messages.push(message);
+    response.on('finish', () => {
+      if (response.statusCode < 300) accepted.add(identity);
+    });
 
     const answer = answers.get(path);
     if (answer) answer(response, message);
@@ -65,6 +77,7 @@ export async function startReceiver(): Promise<Receiver> {
     trusted: trustedBy(readWorldTemplate().tenants),
     trustedBy,
     messages,
+    arrivals,
     at: path => messages.filter(message => message.path === path),
     url: path => `http://127.0.0.1:${port}${path}`,
     respond: (path, answer) => void answers.set(path, answer),
@@ -73,6 +86,12 @@ export async function startReceiver(): Promise<Receiver> {
       await new Promise(resolve => server.close(resolve));
     },
   };
+}
+
+/** Returns what a message has in common with itself when it arrives again. */
+function identityOf({ path, id, body, text }: ReceivedMessage): string {
+  // a gap ends when it is sent
+  return JSON.stringify([path, id, body.type === 'webhook.gap' ? null : text]);
 }
 
 /**

@@ -125,12 +125,12 @@ describe('receivers that the operator trusts', () => {
         WEBHOOK_TRUSTED_RECEIVERS: receiver.trustedBy([other], '/acme'),
       });
       const client = before.at(url);
-      const arrived = receiver.messages.length;
+      const arrived = receiver.at('/acme/ended').length;
       expect((await client.post(`${path}/${body.Id}/test`)).status).to.equal(202);
 
       const attempt = await attemptOf(client, body.Id, attempt => attempt.Error !== null);
       expect(attempt).to.include({ Error: 'refused address', Status: null, Response: null });
-      expect(receiver.messages).to.have.length(arrived);
+      expect(receiver.at('/acme/ended')).to.have.length(arrived);
       const kept = await client.put(`${path}/${body.Id}`, { Url: receiver.url('/acme/ended') });
       expect(kept.status).to.equal(400);
     });

@@ -131,14 +131,14 @@ describe('webhooks of a tenant whose data is exchanged', () => {
     world.clock.offsetSeconds += 120;
     await addCurrency(acme, 'BBC');
     await eventually(() => arrived('/rotated', 'BBC'));
-    const before = receiver.messages.length;
+    const before = receiver.arrivals.length;
 
     // when
     await tenant('restore', 'swap', 'acme', '--yes');
 
     // then
     await eventually(() =>
-      receiver.messages
+      receiver.arrivals
         .slice(before)
         .some(
           ({ path, body }) =>

@@ -37,6 +37,7 @@ describe('webhooks', () => {
     return response.body;
   };
   const keys = (at: string) => receiver.at(at).map(({ body }) => body.data.Key);
+  const arrivalsAt = (at: string) => receiver.arrivals.filter(({ path }) => path === at);
 
   it('a change is sent once, signed as Standard Webhooks specifies, to the endpoints of its tenant only', async () => {
     const { Id, Secret } = await createWebhook('/signed');
@@ -290,7 +291,7 @@ describe('webhooks', () => {
     const replayed = await admin.post(`${path}/${Id}/replay`, { MessageId: sent.id });
     expect(replayed.status).to.equal(202);
     expect(replayed.body).to.deep.equal({ MessageId: sent.id });
-    await eventually(() => receiver.at('/skip').filter(({ id }) => id === sent.id).length === 2);
+    await eventually(() => arrivalsAt('/skip').filter(({ id }) => id === sent.id).length >= 2);
 
     const unknown = await admin.post(`${path}/${Id}/replay`, { MessageId: 'evt_0-1-1-1' });
     expect(unknown.status).to.equal(400);
@@ -298,10 +299,10 @@ describe('webhooks', () => {
 
     const Since = new Date(Date.now() - 3_600_000).toISOString();
     expect((await admin.post(`${path}/${Id}/replay`, { Since })).status).to.equal(202);
-    await eventually(
-      () =>
-        keys('/skip').filter(key => key === poison).length >= 2 && keys('/skip').at(-1) === next,
-    );
+    await eventually(() => {
+      const arrived = arrivalsAt('/skip').map(({ body }) => body.data.Key);
+      return arrived.filter(key => key === poison).length >= 2 && arrived.at(-1) === next;
+    });
   });
 
   it('a change has one EventId for every reader, in feed and stream, which is the webhook-id of each message about it', async () => {
@@ -327,9 +328,7 @@ describe('webhooks', () => {
       eventually(() => receiver.at(at).find(({ body }) => body.data.Key === key));
     const messages = [await messageAt('/one'), await messageAt('/other')];
     await admin.post(`${path}/${one.Id}/replay`, { MessageId: seen.EventId });
-    await eventually(
-      () => receiver.at('/one').filter(({ id }) => id === seen.EventId).length === 2,
-    );
+    await eventually(() => arrivalsAt('/one').filter(({ id }) => id === seen.EventId).length >= 2);
 
     expect(other.Id).not.to.equal(one.Id);
     expect(seen.EventId).to.match(/^evt_[0-9a-z-]+$/);
