@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { startProvider, type WrongAnswer } from '../../support/identity-provider.ts';
+import { oddValues } from '../../support/odd-values.ts';
 import { use, useEach } from '../../support/use.ts';
 import { controlSql, createWorld } from '../../support/world.ts';
 import { addSampleUser } from '../auth/sample-users.ts';
@@ -134,22 +135,12 @@ describe('an exchange of a token that is wrong', () => {
 });
 
 /** Values that a member of a token can have, and should not. */
-const oddValues: readonly unknown[] = [
-  null,
-  true,
+const values: readonly unknown[] = [
+  ...oddValues,
   0,
-  -1,
-  1.5,
-  1e308,
-  '',
-  '\0',
-  '\ud800',
   'x'.repeat(3_000),
-  [],
-  [null],
   ['RS256'],
   [['a']],
-  {},
   { toString: 1 },
   { toString: null, valueOf: null },
   { length: -1 },
@@ -193,7 +184,7 @@ describe('a token with odd members', () => {
 
   it('a token with any value in any member of its header, which nobody has signed, is refused as every wrong one is', async () => {
     for (const name of ['alg', 'typ', 'kid', 'crit', 'b64', 'jwk', 'jku', 'x5c', 'zip']) {
-      for (const value of oddValues) {
+      for (const value of values) {
         const message = `${name} ${JSON.stringify(value).slice(0, 40)}`;
         const refused = await exchange(unsigned(claimsOfNew(), { [name]: value }));
         const notEnded = await logOut(
@@ -211,7 +202,7 @@ describe('a token with odd members', () => {
     expect((await exchange(await provider.sign(claimsOfNew()))).status).to.equal(200);
 
     for (const name of Object.keys(claimsOfNew())) {
-      for (const value of oddValues) {
+      for (const value of values) {
         const { status, body } = await exchange(
           await provider.sign({ ...claimsOfNew(), [name]: value }),
         );
@@ -230,7 +221,7 @@ describe('a token with odd members', () => {
     expect((await logOut(await provider.sign(claims))).status).to.equal(200);
 
     for (const name of Object.keys(claims)) {
-      for (const value of oddValues) {
+      for (const value of values) {
         const fresh = provider.logoutClaims({ sub: 'somebody', sid: 'a session' });
         const { status } = await logOut(await provider.sign({ ...fresh, [name]: value }));
         expect(status, `${name} ${JSON.stringify(value).slice(0, 40)}`).to.be.oneOf([200, 400]);
