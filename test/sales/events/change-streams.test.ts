@@ -54,6 +54,12 @@ describe('the stream of changes', () => {
     return following;
   }
   const create = (Name: string, client = admin) => client.post('/api/v1/OrderStatuses', { Name });
+  /** Begins an era, as a restore does: what was read before says nothing about the data. */
+  const beginEra = () =>
+    sql(
+      world.acme,
+      'update tenant_identity set feed_since = feed_since + 1, feed_era = feed_era + 1',
+    );
   const nameOf = async (following: Following) => (await following.next())?.data?.Record?.Name;
 
   it('a change arrives as an event with its cursor as id, and no proxy may buffer or change the stream', async () => {
@@ -354,14 +360,24 @@ describe('the stream of changes', () => {
     await create('before the era');
     await settleAll();
     const cursor = (await admin.get('/api/v1/Changes?limit=1')).body[0].Id;
-    await sql(
-      world.acme,
-      'update tenant_identity set feed_since = feed_since + 1, feed_era = feed_era + 1',
-    );
+    await beginEra();
     const expired = await start(admin, '', { 'Last-Event-ID': cursor });
     expect(expired.status).to.equal(410);
     expect(expired.problem?.code).to.equal('cursor_expired');
     expect((await start(admin, '', { 'Last-Event-ID': 'wrong' })).status).to.equal(400);
+  });
+
+  it('a stream ends with an event that says so when its data are replaced', async () => {
+    const following = await start(admin);
+    await beginEra();
+    await create('of the next era');
+
+    expect(await following.next()).to.deep.include({
+      event: 'end',
+      data: { Reason: 'cursor_expired' },
+    });
+    const resumed = await start(admin, '', { 'Last-Event-ID': String(following.lastId) });
+    expect(resumed.problem?.code).to.equal('cursor_expired');
   });
 
   it('a stop of the service ends each stream after a whole event, with the time after which to come back', async () => {
