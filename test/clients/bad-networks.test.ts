@@ -12,6 +12,7 @@ import {
 } from '../../clients/typescript/src/back-office.ts';
 import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
 import { eventually } from '../support/eventually.ts';
+import { settle } from '../support/settle.ts';
 import { controlSql, useWorld } from '../support/world.ts';
 
 type Send = (request: Request) => Promise<Response>;
@@ -166,6 +167,7 @@ describe('TypeScript client behind bad networks', () => {
   for (const [name, make] of Object.entries(faults).filter(([each]) => !isRefusal(each))) {
     it(`${name} does not end a stream of changes, which skips nothing`, async () => {
       const client = await logIn();
+      await settle(world.acme);
       const { response } = await client.GET('/api/v1/Changes', {
         params: { query: { after: 'now' } },
       });

@@ -8,6 +8,7 @@ import {
 import { accessTokenLifetimeSeconds, clockSkewSeconds } from '../../src/control/token-lifetime.ts';
 import { type Following, follow } from '../sales/events/follow.ts';
 import { eventually } from '../support/eventually.ts';
+import { settle } from '../support/settle.ts';
 import { type TestTenant, useWorld } from '../support/world.ts';
 
 const statuses = '/api/v1/OrderStatuses';
@@ -23,10 +24,11 @@ describe('changes that the TypeScript client follows', () => {
   let receive = (_: Response): unknown => undefined;
   let stop = new AbortController();
 
-  beforeEach(() => {
+  beforeEach(async () => {
     receive = () => undefined;
     sent = [];
     stop = new AbortController();
+    await settle(world.acme, world.globex);
   });
 
   afterEach(() => {

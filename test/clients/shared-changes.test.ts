@@ -3,6 +3,7 @@ import type { Page } from 'playwright-core';
 import { hasBrowser } from '../docs/browser.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
+import { settle } from '../support/settle.ts';
 import { useLogin, useWorld } from '../support/world.ts';
 import { ApplicationTabs, type AppWindow } from './application-tabs.ts';
 
@@ -33,6 +34,7 @@ describe('changes that tabs of a browser follow', () => {
 
   beforeEach(async () => {
     await tabs.reset();
+    await settle(world.acme, world.globex);
     streams = 0;
     tabs.context.on('request', request => {
       if (new URL(request.url()).pathname === stream) streams++;

@@ -13,6 +13,7 @@ import { factorWorld } from '../accounts/auth/factors/factor-world.ts';
 import { storeKey, storeProgram } from '../accounts/programs/stored-programs.ts';
 import { startProgram } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
+import { settle } from '../support/settle.ts';
 import { controlSql, type TestTenant, useWorld } from '../support/world.ts';
 import { clientSource, compileProgram, withBuiltClient } from './built-client.ts';
 
@@ -194,6 +195,7 @@ describe('TypeScript client', () => {
     };
     const client = await clientOf(world.acme, { fetch: cuttable });
 
+    await settle(world.acme);
     const { response } = await client.GET('/api/v1/Changes', {
       params: { query: { after: 'now' } },
     });
@@ -552,6 +554,7 @@ describe('TypeScript client', () => {
     const client = createBackOffice({ url: world.url, key, fetch: count });
     expect(client.hasSession).to.equal(true);
 
+    await settle(world.globex);
     const followed = client.followChanges({ resource: 'Country' })[Symbol.asyncIterator]();
     const next = followed.next();
     await eventually(() => sent.some(line => line.includes('/Changes/stream')));

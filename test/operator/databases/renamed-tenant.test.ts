@@ -5,6 +5,7 @@ import { startReceiver } from '../../sales/webhooks/receiver.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { startMailServer } from '../../support/mail-server.ts';
+import { cursorOfNow } from '../../support/settle.ts';
 import { TwoServers } from '../../support/two-servers.ts';
 import { use, useEach, useFolder } from '../../support/use.ts';
 
@@ -28,7 +29,7 @@ describe('a tenant that gets another slug', () => {
     };
     const hook = { Url: receiver.url('/hook'), Resources: ['EntityStatus'] };
     expect((await admin.post('/api/v1/Webhooks', hook)).status).to.equal(201);
-    const cursor = (await admin.get('/api/v1/Changes?after=now')).headers.get('next-cursor');
+    const cursor = await cursorOfNow(admin, world.acme);
 
     const created = [await create('before')];
     await servers.move('acme', '--to', 'second');
@@ -144,7 +145,7 @@ describe('a tenant that is to get another slug while it is moved', () => {
       const create = creator(client);
       const hook = { Url: receiver.url(`/${slug}`), Resources: ['EntityStatus'] };
       expect((await client.post('/api/v1/Webhooks', hook)).status).to.equal(201);
-      const cursor = (await client.get('/api/v1/Changes?after=now')).headers.get('next-cursor');
+      const cursor = await cursorOfNow(client, world[slug]);
       const created = [await create('before')];
 
       const moving = await servers.startMove(step, slug, '--to', 'second');

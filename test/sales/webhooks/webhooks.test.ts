@@ -6,6 +6,7 @@ import pg from 'pg';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
+import { cursorOfNow, settle } from '../../support/settle.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, sql } from '../../support/world.ts';
@@ -31,7 +32,9 @@ describe('webhooks', () => {
     expect(response.status).to.equal(201);
     return String(response.body.Id);
   };
+  /** Creates an endpoint that gets the changes which are to come, and no others. */
   const createWebhook = async (at: string, options: object = {}) => {
+    await settle(world.acme);
     const response = await admin.post(path, { Url: receiver.url(at), ...options });
     expect(response.status, JSON.stringify(response.body)).to.equal(201);
     return response.body;
@@ -308,9 +311,10 @@ describe('webhooks', () => {
   it('a change has one EventId for every reader, in feed and stream, which is the webhook-id of each message about it', async () => {
     const member = await world.loginAs(world.acme, { permissions: [] });
     const [one, other] = [await createWebhook('/one'), await createWebhook('/other')];
-    const begin = async (client: Client): Promise<string> =>
-      (await client.get('/api/v1/Changes?after=now')).headers.get('next-cursor') ?? '';
-    const places = [await begin(admin), await begin(member)] as const;
+    const places = [
+      await cursorOfNow(admin, world.acme),
+      await cursorOfNow(member, world.acme),
+    ] as const;
     const key = await createStatus();
 
     const [seen, seenByMember] = await Promise.all(
