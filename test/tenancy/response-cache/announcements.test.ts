@@ -112,7 +112,7 @@ describe('announcements of changes', () => {
       for (const [index, id] of ids.entries()) {
         // 2.5 s before it, in which any machine makes the change, to 20 ms before it
         const earlierMs = 20 * 2 ** (ids.length - 1 - index);
-        await sleep(startedAt + deadlineMs - earlierMs - performance.now());
+        await sleep(Math.max(0, startedAt + deadlineMs - earlierMs - performance.now()));
         await session.query('select pg_advisory_unlock($1, $2)', [gate, id]);
       }
       return Promise.all(sent);
