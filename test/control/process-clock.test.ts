@@ -59,7 +59,7 @@ describe('the clocks of several processes', () => {
       const { output, health, process: started } = await startAhead(seconds);
 
       await eventually(() => output.stdout.includes('"event":"clock_differs"'));
-      // A comparison hides as much of the difference as it took: a later one shows all of it.
+      // A comparison hides as much of the difference as it took: a later one shows more of it.
       await eventually(async () => {
         const ready = await fetch(health);
         expect(ready.status).to.equal(isReady ? 200 : 503);

@@ -61,13 +61,17 @@ describe('drill: moves of a tenant that are killed, and whose servers crash', ()
 
   /**
    * Moves acme there, unless a run has done so, and expects that nothing is left of earlier
-   * runs. The guard of a killed run may still hold the lock of the tenant when it is served.
+   * runs.
    */
   async function moveAgain(from: string, to: string): Promise<void> {
-    const { code, stderr } = await eventually(async () => {
-      const moved = await servers.run(['move', 'acme', '--to', to, '--pause', '60']);
-      return moved.stderr.includes('Another command works on acme') ? undefined : moved;
-    });
+    const { code, stderr } = await servers.runWhenFree([
+      'move',
+      'acme',
+      '--to',
+      to,
+      '--pause',
+      '60',
+    ]);
     if (code !== 0) expect(stderr).to.include(`acme is on ${to} already`);
     await servers.runWell(['databases', 'prune', 'acme']);
     expect(await servers.states()).to.have.members([`${to} current`, `${from} kept`]);

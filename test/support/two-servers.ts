@@ -56,15 +56,22 @@ export class TwoServers {
   }
 
   /**
-   * Runs a command that must succeed; again, while another one works on its tenant: the guard
-   * of a killed command may do so for a moment.
-   * @returns what it prints
+   * Runs a command; again, while another one works on its tenant: the guard of a killed command
+   * may do so for a moment.
    */
-  async runWell(args: string[], input = ''): Promise<string> {
-    const { code, stdout, stderr } = await eventually(async () => {
+  runWhenFree(args: string[], input = ''): Promise<ScriptResult> {
+    return eventually(async () => {
       const ended = await this.run(args, input);
       return ended.stderr.includes('Another command works on') ? undefined : ended;
     });
+  }
+
+  /**
+   * Runs a command that must succeed, when no other one works on its tenant.
+   * @returns what it prints
+   */
+  async runWell(args: string[], input = ''): Promise<string> {
+    const { code, stdout, stderr } = await this.runWhenFree(args, input);
     expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
     return stdout;
   }
