@@ -23,6 +23,14 @@ export async function settle(...tenants: Pick<TestTenant, 'adminUrl'>[]): Promis
   }
 }
 
+/** Begins an era, as a restore does: what was read before says nothing about the data. */
+export async function beginEra(tenant: Pick<TestTenant, 'adminUrl'>): Promise<void> {
+  await sql(
+    tenant,
+    'update tenant_identity set feed_since = feed_since + 1, feed_era = feed_era + 1',
+  );
+}
+
 /** Returns a cursor after which the feed of a tenant has only changes that are to come. */
 export async function cursorOfNow(
   client: Client,

@@ -6,7 +6,7 @@ import {
 import { addClient } from '../../../src/operator/credentials/clients.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
-import { cursorOfNow, settle } from '../../support/settle.ts';
+import { beginEra, cursorOfNow, settle } from '../../support/settle.ts';
 import { controlSql, sql, useLogin, useWorld } from '../../support/world.ts';
 import { type Following, follow } from './follow.ts';
 
@@ -54,12 +54,6 @@ describe('the stream of changes', () => {
     return following;
   }
   const create = (Name: string, client = admin) => client.post('/api/v1/OrderStatuses', { Name });
-  /** Begins an era, as a restore does: what was read before says nothing about the data. */
-  const beginEra = () =>
-    sql(
-      world.acme,
-      'update tenant_identity set feed_since = feed_since + 1, feed_era = feed_era + 1',
-    );
   const nameOf = async (following: Following) => (await following.next())?.data?.Record?.Name;
 
   it('a change arrives as an event with its cursor as id, and no proxy may buffer or change the stream', async () => {
@@ -360,7 +354,7 @@ describe('the stream of changes', () => {
     await create('before the era');
     await settleAll();
     const cursor = (await admin.get('/api/v1/Changes?limit=1')).body[0].Id;
-    await beginEra();
+    await beginEra(world.acme);
     const expired = await start(admin, '', { 'Last-Event-ID': cursor });
     expect(expired.status).to.equal(410);
     expect(expired.problem?.code).to.equal('cursor_expired');
@@ -369,7 +363,7 @@ describe('the stream of changes', () => {
 
   it('a stream ends with an event that says so when its data are replaced', async () => {
     const following = await start(admin);
-    await beginEra();
+    await beginEra(world.acme);
     await create('of the next era');
 
     expect(await following.next()).to.deep.include({

@@ -6,7 +6,7 @@ import pg from 'pg';
 import { withConnection } from '../../../src/lib/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
-import { cursorOfNow, settle } from '../../support/settle.ts';
+import { beginEra, cursorOfNow, settle } from '../../support/settle.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { use } from '../../support/use.ts';
 import { controlSql, createWorld, sql } from '../../support/world.ts';
@@ -871,10 +871,7 @@ describe('webhooks', () => {
     });
 
     const { Id } = await createWebhook('/gap', { Resources: ['OrderStatus'] });
-    await sql(
-      world.acme,
-      'update tenant_identity set feed_since = feed_since + 1, feed_era = feed_era + 1',
-    );
+    await beginEra(world.acme);
 
     const key = await createStatus();
 
